@@ -76,9 +76,9 @@ def check_opening(adapter, output):
         adapter(gym.make_vec(MAKER, num_envs=2, output=other, **SMALL))
     with pytest.raises(ValueError, match="expected SAME_STEP for .*autoreset mode AutoresetMode.DISABLED"):
         adapter(gym.make_vec(MAKER, num_envs=2, output=output, autoreset_mode="disabled", **SMALL))
-    with pytest.raises(TypeError, match="num_envs: got it beside an open environment"):
+    with pytest.raises(TypeError, match="num_envs: .*got it beside an open environment"):
         adapter(gym.make_vec(MAKER, num_envs=2, output=output, **SMALL), num_envs=2)
-    with pytest.raises(TypeError, match="env: got int"):
+    with pytest.raises(TypeError, match="env: .*got int"):
         adapter(3)
     with pytest.raises(TypeError, match="output: expected nothing.*got 'numpy'"):
         adapter(MAKER, num_envs=2, output="numpy")
@@ -91,7 +91,7 @@ def check_opening_many(adapter):
     """See that an adapter for many learners refuses environments that it cannot serve."""
     with pytest.raises(ValueError, match="expected SAME_STEP for .*autoreset mode AutoresetMode.DISABLED"):
         adapter(BatchedParallelEnv(2, {"maker": 1}, autoreset_mode="disabled", **SMALL))
-    with pytest.raises(TypeError, match="env: got str"):
+    with pytest.raises(TypeError, match="env: .*got str"):
         adapter(MAKER)
 
 

@@ -117,7 +117,7 @@ def test_what_is_further_out_is_noted_where_nobody_looks(engine, task, bad):
     wanted.simulator.tensors["error"].zero_()
     assert_same([envs.core, wanted.core], "after the step")
     envs.core.step(actions=torch.from_numpy(actions).to(envs.device))
-    with pytest.raises(ks.MarketError, match="market 3: got (an action outside its space|a NaN action)"):
+    with pytest.raises(ks.MarketError, match="market 3: .*got (an action outside its space|a NaN action)"):
         envs.close()
 
 
@@ -131,7 +131,7 @@ def test_the_single_environment():
         np.testing.assert_array_equal(one[0], two[0])
         assert one[1:] == two[1:]
     ours.reset()
-    with pytest.raises(ValueError, match=r"actions\[0\]: got inf"):
+    with pytest.raises(ValueError, match=r"actions\[0\]: .*got inf"):
         ours.step([np.inf, 0.0])
 
 
@@ -173,7 +173,7 @@ def test_a_compiled_step(engine):
         wanted.step(np.clip(actions, -1, 1))
         assert_same([envs.core, wanted.core], f"step {t}")
     program(torch.full((6, 4), float(BEYOND), device=envs.device))
-    with pytest.raises(ks.MarketError, match="market 0: got an action outside its space"):
+    with pytest.raises(ks.MarketError, match="market 0: .*got an action outside its space"):
         envs.check_errors()
 
 

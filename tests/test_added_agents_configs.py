@@ -47,24 +47,24 @@ NUMBER = 3
     ("count", "given", "message"),
     [
         (2.5, {}, "count: expected a whole number from 0 to 16384.*got 2.5"),
-        (-1, {}, "count: got -1"),
-        (True, {}, "count: got True"),
-        (1 << 15, {}, "count: got 32768"),
-        (float("nan"), {}, "count: got nan"),
+        (-1, {}, "count: .*got -1"),
+        (True, {}, "count: .*got True"),
+        (1 << 15, {}, "count: .*got 32768"),
+        (float("nan"), {}, "count: .*got nan"),
         (3, {"lookback": 2**31}, "lookback: expected a whole number of 32 bits.*got 2147483648"),
         (3, {"lookback": [1, 2]}, r"lookback: expected one number, \[3\] of each agent.*got an array of shape \[2\]"),
-        (3, {"lookback": [1, 2.5, 3]}, "lookback: got 2.5"),
-        (3, {"lookback": [1, None, 3]}, "lookback: got None"),
-        (3, {"lookback": [1, 2**70, 3]}, "lookback: got 1180591620717411303424"),
-        (3, {"lookback": [1, float("inf"), 3]}, "lookback: got inf"),
-        (3, {"lookback": [True, False, True]}, "lookback: got True"),
+        (3, {"lookback": [1, 2.5, 3]}, "lookback: .*got 2.5"),
+        (3, {"lookback": [1, None, 3]}, "lookback: .*got None"),
+        (3, {"lookback": [1, 2**70, 3]}, "lookback: .*got 1180591620717411303424"),
+        (3, {"lookback": [1, float("inf"), 3]}, "lookback: .*got inf"),
+        (3, {"lookback": [True, False, True]}, "lookback: .*got True"),
         (3, {"lookback": [[1, 2, 3], [1, 2]]}, r"lookback: expected one number.*got \[\[1, 2, 3\], \[1, 2\]\]"),
-        (3, {"lookback": np.zeros((0, 3))}, r"lookback: got an array of shape \[0, 3\]"),
-        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: got an array of shape \[2, 3, 1\]"),
-        (3, {"lookback": {1, 2, 3}}, r"lookback: got \{1, 2, 3\}"),
-        (3, {"lookback": "abc"}, "lookback: got 'abc'"),
-        (3, {"lookback": None}, "lookback: got None"),
-        (3, {"lookback": [[1], [2]], "threshold": [[1]]}, r"lookback, threshold: got \[2, 1\] markets"),
+        (3, {"lookback": np.zeros((0, 3))}, r"lookback: .*got an array of shape \[0, 3\]"),
+        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: .*got an array of shape \[2, 3, 1\]"),
+        (3, {"lookback": {1, 2, 3}}, r"lookback: .*got \{1, 2, 3\}"),
+        (3, {"lookback": "abc"}, "lookback: .*got 'abc'"),
+        (3, {"lookback": None}, "lookback: .*got None"),
+        (3, {"lookback": [[1], [2]], "threshold": [[1]]}, r"lookback, threshold: .*got \[2, 1\] markets"),
     ],
 )
 def test_mixes_that_are_refused(count, given, message):
@@ -122,9 +122,9 @@ def test_agents_that_configs_refuse():
         ({trend_follower: {}}, r"agents\[trend_follower\]: expected a mapping with 'count' and parameters.*got \{\}"),
         ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: expected a mapping with 'count'.*got"),
         ({trend_follower: ks.mix(2, look=3)}, r"agents\[trend_follower\]: expected lookb.*got the parameter 'look'"),
-        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: got '3'"),
+        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: .*got '3'"),
         (nine, "agents: expected up to 8.*got 9 classes"),
-        ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: got 20000"),
+        ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: .*got 20000"),
         ({trend_follower: 16384, extreme: 1}, r"num_agents: expected .* with 1073790975 of added agents.*got 20"),
     ]
     for agents, message in wrong:
@@ -294,7 +294,7 @@ def test_a_sweep_of_a_stranger_imports_no_module_but_those_allowed(stranger, tmp
         stored = json.loads(text)
         (folder / "plan.json").write_text(json.dumps({**stored, "digest": digest(stored["sweep"])}))  # not damaged
         found = ks.open_sweep(folder)
-        with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported"):
+        with pytest.raises(ValueError, match=f"agents: .*got '{path}', whose module would be imported"):
             found.config(0, agents_from=["kineticsim_env.traders"])
         assert not mark.exists()
     assert found.config(3, agents_from=[path.partition(":")[0]]).added_agents == 2 and mark.exists()
@@ -388,8 +388,8 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
         ("{file}:chartist=3)+(3", "expected FILE.py:NAME=COUNT"),
         ("{file}:chartist=3,**{{'lookback': 3}}", "expected FILE.py:NAME=COUNT"),
         ("{file}:chartist=3,count=3", "chartist=3,count=3'"),
-        ("{file}:chartist=-3", "count: got -3"),
-        ("{file}:chartist=3,lookback=[1,2]", r"lookback: got an array of shape \[2\]"),
+        ("{file}:chartist=-3", "count: .*got -3"),
+        ("{file}:chartist=3,lookback=[1,2]", r"lookback: .*got an array of shape \[2\]"),
         ("{file}:chartist=3,look=4", "expected lookback, max_qty.*got the parameter 'look'"),
         ("{folder}/broken.py:x=3", "broken raised ZeroDivisionError: division by zero"),
         ("{folder}/wrong.py:x=3", "wrong raised SyntaxError"),
@@ -414,7 +414,7 @@ def test_words_that_the_command_line_refuses(traders, word, message, capsys):
 
 def test_agents_are_given_in_one_way(traders, capsys):
     assert run("--agents", f"{traders}:idle=1", "--agents", f"{traders}:idle=2") == 2
-    assert "--agents: got 'idle' twice" in capsys.readouterr().err
+    assert "--agents: .*got 'idle' twice" in capsys.readouterr().err
     assert run("--agents", f"{traders}:idle=1", "--set", "agents=None") == 2
     assert "got both --set agents=... and --agents" in capsys.readouterr().err
 

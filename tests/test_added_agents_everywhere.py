@@ -146,10 +146,10 @@ def test_names_of_built_in_classes_and_roles_are_refused_where_they_are_ambiguou
 
     config = ks.MarketConfig.preset("trading").replace(agents={noise: 2, trader: 2})
     ks.Simulator(config, 1, engine="numpy", slots=("trader", "maker")).run(2)
-    with pytest.raises(ValueError, match="slots: got 'noise', a class of built-in agents and one of config.agents"):
+    with pytest.raises(ValueError, match="slots: .*got 'noise', a class of built-in agents and one of config.agents"):
         ks.Simulator(config, 1, engine="numpy", slots=("noise",))
     for name in ("noise", "trader"):
-        with pytest.raises(ValueError, match=f"learners: got '{name}', a role and the name of one of config.agents"):
+        with pytest.raises(ValueError, match=f"learners: .*got '{name}', a role and the name of one of config.agents"):
             ks.parallel_env({name: 1}, config=config, engine="numpy")
 
 
@@ -377,8 +377,8 @@ def test_changes_that_running_markets_cannot_take():
         "the field 'trend_follower.average'": {"trend_follower.average": 3},
         "trend_follower.lookback: expected a whole number.*got 0.5": {LOOKBACK: 0.5},
         "trend_follower.lookback: expected one, or 2.*got 3 per-market values": {LOOKBACK: [[1], [2], [3]]},
-        r"trend_follower.lookback: got an array of shape \[2\]": {LOOKBACK: [1, 2]},
-        r"agents\[trend_follower\]: got parameters of each agent": {LOOKBACK: [1, 2, 3, 4, 5]},
+        r"trend_follower.lookback: .*got an array of shape \[2\]": {LOOKBACK: [1, 2]},
+        r"agents\[trend_follower\]: .*got parameters of each agent": {LOOKBACK: [1, 2, 3, 4, 5]},
         "max_order_qty": {LOOKBACK: 3, "max_order_qty": 0},
     }
     for message, fields in wrong.items():
@@ -474,7 +474,7 @@ def test_states_with_scenarios_need_the_parameters():
     place = list(ks.runtime.layout.PARAMS_FIELDS).index("num_agents")
     for number, said in ((-5, "num_agents = -5"), (3, "counts of"), (2**30, "counts of"), (2**31 - 1, "num_agents = ")):
         most[:, place] = number
-        with pytest.raises(ValueError, match=r"state\['parameters'\]: got " + said):
+        with pytest.raises(ValueError, match=r"state\['parameters'\]: .*got " + said):
             envs.load_state_dict({**saved, "parameters": most})
     envs.load_state_dict(saved)
 

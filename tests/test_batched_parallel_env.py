@@ -298,9 +298,9 @@ def test_bad_actions_leave_the_state_untouched():
             ValueError,
             r"actions\['noise'\]: expected .*got float32 \[2, 1, 2\]",
         ),
-        ({**good, "noise": good["noise"].astype(int)}, TypeError, r"actions\['noise'\]: got int64"),
-        ({**good, "noise": good["noise"] * np.nan}, ValueError, r"actions\['noise'\]\[0, 0, 0\]: got nan"),
-        ({**good, "maker": torch.zeros(2, 1, 4).double()}, TypeError, r"actions\['maker'\]: got torch.float64"),
+        ({**good, "noise": good["noise"].astype(int)}, TypeError, r"actions\['noise'\]: .*got int64"),
+        ({**good, "noise": good["noise"] * np.nan}, ValueError, r"actions\['noise'\]\[0, 0, 0\]: .*got nan"),
+        ({**good, "maker": torch.zeros(2, 1, 4).double()}, TypeError, r"actions\['maker'\]: .*got torch.float64"),
     ):
         with pytest.raises(error, match=match):
             envs.step(wrong)
@@ -322,7 +322,7 @@ def test_bad_resets():
     envs.reset()
     first = envs.simulator.tensors["seed"].clone()
     assert bool((first != 0).all())
-    with pytest.raises(ValueError, match="options: got the unknown key 'mask'"):
+    with pytest.raises(ValueError, match="options: .*got the unknown key 'mask'"):
         envs.reset(options={"mask": 1})
     envs.step(actions)
 
@@ -330,16 +330,16 @@ def test_bad_resets():
 @pytest.mark.parametrize(
     ("num_envs", "learners", "kwargs", "error", "match"),
     [
-        (0, ALL, {}, ValueError, "num_envs: got 0"),
-        ("2", ALL, {}, TypeError, "num_envs: got '2'"),
+        (0, ALL, {}, ValueError, "num_envs: .*got 0"),
+        ("2", ALL, {}, TypeError, "num_envs: .*got '2'"),
         (2, {}, {}, ValueError, "learners: expected 1 to 32.*got 0 in all"),
         (2, {"maker": 12}, {}, ValueError, r"learners\['maker'\]: expected up to 11.*got 12"),
-        (2, ["maker"], {}, TypeError, "learners: got"),
-        (2, ALL, {"copy": 1}, TypeError, "copy: got 1"),
-        (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: got 'never'"),
+        (2, ["maker"], {}, TypeError, "learners: .*got"),
+        (2, ALL, {"copy": 1}, TypeError, "copy: .*got 1"),
+        (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: .*got 'never'"),
         (2, ALL, {"output": "numpy"}, TypeError, "unknown argument 'output'"),
         (2, ALL, {"block_qty": 41}, ValueError, "block_qty: expected up to the config's inventory_limit, 40.*got 41"),
-        (2, ALL, {"config": ks.MarketConfig.preset("trading", max_quote_qty=2)}, ValueError, "forced_qty: got 4"),
+        (2, ALL, {"config": ks.MarketConfig.preset("trading", max_quote_qty=2)}, ValueError, "forced_qty: .*got 4"),
     ],
 )
 def test_bad_arguments(num_envs, learners, kwargs, error, match):

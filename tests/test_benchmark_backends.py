@@ -119,11 +119,11 @@ def test_a_second_workload_replaces_the_first():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="engine: got 'gpu'"):
+    with pytest.raises(ValueError, match="engine: .*got 'gpu'"):
         Engine("gpu")
     with pytest.raises(ValueError, match="threads"):
         Engine("numpy", threads=2)
-    with pytest.raises(ValueError, match="device: got 'cpu'"):
+    with pytest.raises(ValueError, match="device: .*got 'cpu'"):
         TorchGraphs("cpu")
     backend = TorchEager("cpu")
     backend.prepare(Workload(1, 256, 8))

@@ -55,7 +55,7 @@ def refused(words, capsys):
 @pytest.mark.parametrize(("command", "option"), COUNTS)
 def test_a_number_that_is_none_is_named(command, option, value, capsys):
     line = refused([*COUNTS[command, option], f"{option}={value}"], capsys)
-    assert line.startswith(f"error: {option}: got ") and "expected a " in line and len(line) < 200
+    assert line.startswith(f"error: {option}: .*got ") and "expected a " in line and len(line) < 200
 
 
 @pytest.mark.parametrize("value", ["-1", "0", "2147483648"])
@@ -157,7 +157,7 @@ def test_sizes_are_short():
 def test_a_file_that_cannot_be_written_is_named(command, option, path, capsys):
     if option == "--plot":
         pytest.importorskip("matplotlib")
-    assert refused([*FILES[command, option], option, path], capsys).startswith(f"error: {option}: got '{path}'")
+    assert refused([*FILES[command, option], option, path], capsys).startswith(f"error: {option}: .*got '{path}'")
 
 
 def test_a_picture_of_an_unknown_kind_is_refused_before_the_run(tmp_path, capsys):
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_named(name, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     path = tmp_path / "x.json"
     path.write_text('{"format": 1, "machines": [], "unavailable": {}, "refused": [], "rows": []}')
-    assert f"--output: got '{name}', which cannot be written to" in refused(
+    assert f"--output: .*got '{name}', which cannot be written to" in refused(
         ["bench", "report", str(path), "--output", name], capsys
     )
 

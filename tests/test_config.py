@@ -62,7 +62,7 @@ def test_whole_numbers(name, low, high):
         with pytest.raises(TypeError, match=rf"{name}: expected a number.*got"):
             build(name, value)
     if name not in ("fundamental_price", "inventory_limit"):
-        with pytest.raises(TypeError, match=rf"{name}: got None"):
+        with pytest.raises(TypeError, match=rf"{name}: .*got None"):
             build(name, None)
 
 
@@ -99,13 +99,13 @@ TOGETHER = [
     (dict(noise=0.7 + 2e-6), r"expected 1, or within 1e-06 of it.*got shares that sum to 1\.00000\d+"),
     (dict(fundamental=0.1), r"got shares that sum to 1\.1"),
     (dict(noise=[0.7, 0.6]), r"got shares that sum to 0\.9"),
-    (dict(init_price=[64, 127]), r"init_price: got 127"),
+    (dict(init_price=[64, 127]), r"init_price: .*got 127"),
     (dict(walk_prob=[0.0, 0.1], window=[0, 0]), r"window: expected a window above 0.*got 0"),
     (dict(fee=[1, 2], window=[1, 2, 3]), r"per-market fields must have one length, got \{'window': 3, 'fee': 2\}"),
-    (dict(fee=[]), r"fee: got an empty sequence"),
-    (dict(tax=[1, -1]), r"tax: got -1"),
-    (dict(fee=np.ones((2, 2), int)), r"fee: got an array of shape \(2, 2\)"),
-    (dict(inventory_limit=[5, None]), r"inventory_limit: got None among per-market values"),
+    (dict(fee=[]), r"fee: .*got an empty sequence"),
+    (dict(tax=[1, -1]), r"tax: .*got -1"),
+    (dict(fee=np.ones((2, 2), int)), r"fee: .*got an array of shape \(2, 2\)"),
+    (dict(inventory_limit=[5, None]), r"inventory_limit: .*got None among per-market values"),
     (dict(tie=["mid", "high"]), r"tie: expected 'lowest', 'mid'.*got 'high'"),
 ]
 
@@ -118,7 +118,7 @@ def test_values_that_do_not_fit_together(fields, match):
 
 @pytest.mark.parametrize("name", ["num_levels", "population"])
 def test_fields_of_the_whole_ensemble(name):
-    with pytest.raises(TypeError, match=rf"{name}: got one value per market, but it is the same for the whole"):
+    with pytest.raises(TypeError, match=rf"{name}: .*got one value per market, but it is the same for the whole"):
         ks.MarketConfig(**{name: [getattr(ks.MarketConfig(), name)] * 2})
 
 
@@ -319,7 +319,7 @@ def test_equality_and_replace():
     assert all(config.replace(**changes) != config for changes in different)
     assert config != "paper" and config.per_market == {"tie": 2, "fee": 2}
     assert config.replace(fee=3).fee == 3 and config.fee.tolist() == [1, 2]
-    with pytest.raises(ValueError, match="tax: got -1"):
+    with pytest.raises(ValueError, match="tax: .*got -1"):
         config.replace(tax=-1)
 
 

@@ -237,7 +237,7 @@ def test_a_single_choice(action):
     env.reset(seed=1)
     env.step(action)
     for bad in (np.int8(-1), 49, np.float32(3), torch.tensor(3.0), True, "3", None, [3]):
-        with pytest.raises((TypeError, ValueError), match="actions: got"):
+        with pytest.raises((TypeError, ValueError), match="actions: .*got"):
             env.step(bad)
 
 
@@ -268,9 +268,9 @@ def test_a_launch_asserts_what_memory_safety_depends_on(engine):
         (torch.zeros(0, device=device), r"\[0\]"),
         (None, "None"),
     ):
-        with pytest.raises(ValueError, match=f"actions: got .*{said}"):
+        with pytest.raises(ValueError, match=f"actions: .*got .*{said}"):
             core.step(actions=bad)
-    with pytest.raises(ValueError, match="actions: got None"):
+    with pytest.raises(ValueError, match="actions: .*got None"):
         core.step(choices=torch.zeros(4, 2, dtype=torch.int64, device=device))
 
 

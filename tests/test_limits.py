@@ -36,7 +36,7 @@ def test_time_stays_below_2_to_the_32(engine):
 
 
 def test_an_episode_may_not_outlast_the_clock():
-    with pytest.raises(ValueError, match="horizon: got 2147483647 decisions of 3 auctions"):
+    with pytest.raises(ValueError, match="horizon: .*got 2147483647 decisions of 3 auctions"):
         gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu", horizon=2**31 - 1, auctions_per_step=3)
 
 

@@ -418,7 +418,7 @@ def test_what_cannot_be_compiled_says_why():
     envs = make("cpu")
     before = envs.state_dict()
     program = compiled(lambda action: envs.step(action), "aot_eager")
-    refused(program, torch.zeros(M, 3), match=r"actions: got \[7, 3\]|ValueError|Observed exception")
+    refused(program, torch.zeros(M, 3), match=r"actions: .*got \[7, 3\]|ValueError|Observed exception")
     refused(program, torch.zeros(M, 4, dtype=torch.float64), match="actions: expected Float.*got Double")
     for name, tensor in envs.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -562,11 +562,11 @@ def test_a_step_by_hand_looks_at_every_tensor(engine):
     for wrong_state, wrong_tables in ((state[:-1], tables), (state, tables[:-1]), ([*state, state[0]], tables)):
         assert_refuses(step, [wrong_state, wrong_tables, actions, number], tensors, "expected .* tensors, got")
     for wrong, said in (
-        (actions.double(), "actions: got Double"),
-        (actions.long(), "actions: got Long"),
-        (actions[:-1], "actions: got"),
+        (actions.double(), "actions: .*got Double"),
+        (actions.long(), "actions: .*got Long"),
+        (actions[:-1], "actions: .*got"),
         (actions[:, :3], "numbers, expected 4 or more for each of 7 slots"),
-        (actions.reshape(-1)[:-1], "actions: got 27 numbers"),
+        (actions.reshape(-1)[:-1], "actions: .*got 27 numbers"),
     ):
         assert_refuses(step, [state, tables, wrong, number], tensors, said)
     for wrong in (0, -1, number + 1000):
@@ -586,7 +586,7 @@ def test_choices_by_hand_are_looked_at_too(engine):
     step, tensors = torch.ops.kineticsim.step, list(everything(envs).values())
     choices = torch.zeros(M, dtype=torch.int64, device=envs.core.device)
     for wrong in (choices.float(), choices.int(), choices[:-1], torch.cat([choices, choices])):
-        assert_refuses(step, [state, tables, wrong, number], tensors, "actions: got")
+        assert_refuses(step, [state, tables, wrong, number], tensors, "actions: .*got")
     step(state, tables, choices, number)
 
 

@@ -502,7 +502,7 @@ def test_the_slots_stay():
         envs.set_opponents({"trader": [chasing]})
     with pytest.raises(ValueError, match="expected \\['maker'\\]"):
         envs.set_opponents({"maker": [[TIGHT], [TIGHT]]})
-    with pytest.raises(ValueError, match="set_opponents: got an environment without opponents"):
+    with pytest.raises(ValueError, match="set_opponents: .*got an environment without opponents"):
         make().set_opponents({"maker": [TIGHT]})
 
 
@@ -672,8 +672,8 @@ def test_specs_keep_policies_alive_but_json_does_not():
         ({}, r"opponents: expected 1 to 31.*got 0 slots"),
         ({"market": [TIGHT]}, "opponents: expected 'maker'.*got the role 'market'"),
         ({"maker": TIGHT}, r"opponents\['maker'\]: expected a list of policies.*got FixedSpread"),
-        ({"maker": []}, r"opponents\['maker'\]: got an empty list"),
-        ({"maker": [[TIGHT], []]}, r"opponents\['maker'\]\[1\]: got an empty list"),
+        ({"maker": []}, r"opponents\['maker'\]: .*got an empty list"),
+        ({"maker": [[TIGHT], []]}, r"opponents\['maker'\]\[1\]: .*got an empty list"),
         ({"maker": [[TIGHT], TIGHT]}, r"opponents\['maker'\]\[1\]: expected a list.*got FixedSpread"),
         ({"maker": [TIGHT, 3]}, r"opponents\['maker'\]\[1\]: expected a policy.*got 3"),
         ({"maker": [[TIGHT]] * 3}, r"opponents\['maker'\]: expected up to 2, the built-in maker.*got 3 slots"),
@@ -812,7 +812,7 @@ def test_nan_on_a_gpu_raises_at_the_next_look_and_names_the_policy():
     envs = make(engine="cuda", opponents={"maker": [TIGHT, moody]})
     envs.reset(seed=2)
     envs.step(torch.ones(MARKETS, 4, device="cuda"))
-    with pytest.raises(ks.MarketError, match=r"actions of opponents\['maker'\]\[1\]: got NaN"):
+    with pytest.raises(ks.MarketError, match=r"actions of opponents\['maker'\]\[1\]: .*got NaN"):
         envs.check_errors()
     envs.check_errors()
 

@@ -477,10 +477,10 @@ def test_what_is_refused(capsys):
         (["--terminal"], "input or output that is no terminal, expected a terminal"),
         (["--task", "gambling"], "--task: expected 'market_making', 'execution', 'trading'.*got 'gambling'"),
         (["--speed", "0"], "--speed: expected a number from 0.01 to 1000.*got 0.0"),
-        (["--horizon", "0"], "--horizon: got 0"),
-        (["--preset", "none"], "--preset: got 'none'"),
+        (["--horizon", "0"], "--horizon: .*got 0"),
+        (["--preset", "none"], "--preset: .*got 'none'"),
         (["--seed", "-1"], "--seed: expected a whole number from 0.*got -1"),
-        (["--speed", "1e300"], "--speed: got 1e+300"),
+        (["--speed", "1e300"], "--speed: .*got 1e+300"),
     ):
         assert main(["play", *arguments]) == 2
         assert words in capsys.readouterr().err

@@ -93,12 +93,12 @@ def test_states_without_a_word_on_what_they_are_of():
     envs = played(make())
     saved = envs.state_dict()
     bare = {name: value for name, value in saved.items() if name != "about"}
-    with pytest.raises(ValueError, match=r"state\['about'\]: got none, .*strict=False"):
+    with pytest.raises(ValueError, match=r"state\['about'\]: .*got none, .*strict=False"):
         envs.load_state_dict(bare)
-    with pytest.warns(UserWarning, match=r"state\['about'\]: got none"):
+    with pytest.warns(UserWarning, match=r"state\['about'\]: .*got none"):
         envs.load_state_dict(bare, strict=False)
     for bad in (torch.zeros(3), "about", None, saved_states.pack([1]), saved_states.pack({"format": 99})):
-        with pytest.raises(ValueError, match=r"state\['about'\]: got"):
+        with pytest.raises(ValueError, match=r"state\['about'\]: .*got"):
             envs.load_state_dict({**saved, "about": bad})
     with pytest.raises(TypeError, match="strict: expected True and False.*got 'no'"):
         envs.load_state_dict(saved, strict="no")
@@ -165,7 +165,7 @@ def test_extremes_are_refused_or_make_no_difference(engine, task):
                 try:
                     envs.load_state_dict({**saved, name: changed})
                 except ValueError as error:
-                    assert f"state[{name!r}]: got" in str(error) or name in ("ended", "done", "seed", "episode")
+                    assert f"state[{name!r}]: .*got" in str(error) or name in ("ended", "done", "seed", "episode")
                     limits[name] = limits.get(name, 0) + 1
                     continue
                 oracle.load_state_dict({**saved, name: changed})

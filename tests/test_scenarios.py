@@ -271,7 +271,7 @@ def test_a_refused_table_changes_nothing(engine):
     for each in (envs, untouched):
         each.reset(seed=1)
     for wrong, error, match in (
-        ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: got \(3, 1\)"),
+        ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: .*got \(3, 1\)"),
         ({"num_levels": [64]}, ValueError, "randomise: expected num_agents.*got the field 'num_levels'"),
         # A warm start that overflows: makers that nobody trades with, and whose orders nothing cancels.
         ({"num_agents": [16000], "max_order_qty": [65535], "cancel_prob": [0.0], "noise": [0.0], "momentum": [0.0],
@@ -379,21 +379,21 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
     table = json.loads(saved["scenarios"].numpy().tobytes())
     other_grid = pack({**table, "num_levels": 256})
     for name, value, match in (
-        ("parameters", wrong, r"state\['parameters'\]: got counts of agents that no population has"),
+        ("parameters", wrong, r"state\['parameters'\]: .*got counts of agents that no population has"),
         ("parameters", saved["parameters"] + 2**24, r"state\['parameters'\]: expected 1 to.*got init_price = 167\d+"),
-        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: got torch.int32 \[4, "),
-        ("parameters", None, r"state\['parameters'\]: got NoneType"),
-        ("parameters", saved["parameters"].long(), r"state\['parameters'\]: got torch.int64"),
-        ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: got what is not readable"),
-        ("scenarios", None, r"state\['scenarios'\]: got what is not readable"),
+        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: .*got torch.int32 \[4, "),
+        ("parameters", None, r"state\['parameters'\]: .*got NoneType"),
+        ("parameters", saved["parameters"].long(), r"state\['parameters'\]: .*got torch.int64"),
+        ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: .*got what is not readable"),
+        ("scenarios", None, r"state\['scenarios'\]: .*got what is not readable"),
         ("scenarios", pack({**table, "tax": -1}), r"state\['scenarios'\]: tax: expected 0 to.*got -1"),
         ("scenarios", pack({"spread": 3}), r"state\['scenarios'\]: MarketConfig: unknown field 'spread'"),
         ("scenarios", pack([3]), r"state\['scenarios'\]: expected a dict of fields.*got list"),
-        ("scenarios", other_grid, r"state\['scenarios'\]: randomise: got another num_levels"),
+        ("scenarios", other_grid, r"state\['scenarios'\]: randomise: .*got another num_levels"),
         ("scenario", far, r"state\['scenario'\]: expected 0 to 65535.*got 65536"),
-        ("scenario", -far, r"state\['scenario'\]: got"),
+        ("scenario", -far, r"state\['scenario'\]: .*got"),
         ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: expected 0 to 6.*got 7"),
-        ("bid", saved["bid"] - 1, r"state\['bid'\]: got -1"),
+        ("bid", saved["bid"] - 1, r"state\['bid'\]: .*got -1"),
     ):
         with pytest.raises((TypeError, ValueError), match=match):
             envs.load_state_dict({**saved, name: value})
@@ -433,9 +433,9 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
     [
         ({}, ValueError, "randomise: expected at least one field.*got an empty dict"),
         ({"foo": (0, 1)}, ValueError, "randomise: expected num_agents, noise.*got the field 'foo'"),
-        ({"inventory_limit": [1, 2]}, ValueError, "randomise: got the field 'inventory_limit'"),
-        ({"population": ["fixed"]}, ValueError, "randomise: got the field 'population'"),
-        ({3: (0, 1)}, ValueError, "randomise: got the field 3"),
+        ({"inventory_limit": [1, 2]}, ValueError, "randomise: .*got the field 'inventory_limit'"),
+        ({"population": ["fixed"]}, ValueError, "randomise: .*got the field 'population'"),
+        ({3: (0, 1)}, ValueError, "randomise: .*got the field 3"),
         (
             {"fee": (3, 1)},
             ValueError,
@@ -444,17 +444,17 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"fee": (1, 2, 3)}, ValueError, r"randomise\['fee'\]: expected \(low, high\), two numbers.*got \(1, 2, 3\)"),
         ({"fee": (0.5, 2.7)}, ValueError, r"randomise\['fee'\]: expected two whole numbers.*got \(0.5, 2.7\)"),
         ({"fee": (0, 10**30)}, ValueError, r"randomise\['fee'\]: expected .* within 2\^31, got \(0, 10+\)"),
-        ({"fee": (0, float("inf"))}, ValueError, r"randomise\['fee'\]: got \(0, inf\)"),
-        ({"fee": (float("nan"), 1)}, ValueError, r"randomise\['fee'\]: got \(nan, 1\)"),
-        ({"fee": (True, 3)}, ValueError, r"randomise\['fee'\]: got \(True, 3\)"),
-        ({"fee": (None, 3)}, ValueError, r"randomise\['fee'\]: got \(None, 3\)"),
-        ({"fee": ([1], [2])}, ValueError, r"randomise\['fee'\]: got \(\[1\], \[2\]\)"),
+        ({"fee": (0, float("inf"))}, ValueError, r"randomise\['fee'\]: .*got \(0, inf\)"),
+        ({"fee": (float("nan"), 1)}, ValueError, r"randomise\['fee'\]: .*got \(nan, 1\)"),
+        ({"fee": (True, 3)}, ValueError, r"randomise\['fee'\]: .*got \(True, 3\)"),
+        ({"fee": (None, 3)}, ValueError, r"randomise\['fee'\]: .*got \(None, 3\)"),
+        ({"fee": ([1], [2])}, ValueError, r"randomise\['fee'\]: .*got \(\[1\], \[2\]\)"),
         ({"fee": 3}, ValueError, r"randomise\['fee'\]: expected \(low, high\), or a list of values.*got 3"),
-        ({"fee": "ab"}, ValueError, r"randomise\['fee'\]: got 'ab'"),
-        ({"fee": []}, ValueError, r"randomise\['fee'\]: got \[\]"),
-        ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: got array\(3\)"),
+        ({"fee": "ab"}, ValueError, r"randomise\['fee'\]: .*got 'ab'"),
+        ({"fee": []}, ValueError, r"randomise\['fee'\]: .*got \[\]"),
+        ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: .*got array\(3\)"),
         ({"fee": [[1], [2, 3]]}, TypeError, r"fee: expected a number.*got \[.*\] \(list\)"),
-        ({"fee": [1, "a"]}, TypeError, "fee: got 'a'"),
+        ({"fee": [1, "a"]}, TypeError, "fee: .*got 'a'"),
         ({"tax": {"values": [-1, 1]}}, ValueError, "tax: expected 0 to.*got -1"),
         ({"arrivals": ["clock"]}, ValueError, "randomise: expected num_agents.*got the field 'arrivals'"),
         (
@@ -464,10 +464,10 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ),
         (ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"), ValueError, "got another arrivals"),
         ({"walk_prob": (0, 2)}, ValueError, "walk_prob: expected 0 to 1.*got 1"),
-        ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: got \(0, inf\)"),
+        ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: .*got \(0, inf\)"),
         ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: expected a list.*got \('lowest', 'mid'\)"),
         ({"tie": ["lowest", "highest"]}, ValueError, "tie: expected 'lowest', 'mid'.*got 'highest'"),
-        ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: got None among"),
+        ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: .*got None among"),
         ({"noise": (-1, 0)}, ValueError, r"randomise\['noise'\]: expected numbers from 0.*got \(-1, 0\)"),
         ({"noise": ["a", 1]}, ValueError, r"randomise\['noise'\]: expected finite numbers from 0.*got \['a', 1\]"),
         (
@@ -478,12 +478,12 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"window": [0]}, ValueError, "window: expected a window above 0.*got 0"),
         ({"init_price": (1, 200)}, ValueError, "init_price: expected 1 to num_levels - 2 = 126.*got"),
         ([("fee", (0, 1))], TypeError, "randomise: expected a dict such as .* a MarketConfig.*got"),
-        ("fee", TypeError, "randomise: got 'fee'"),
+        ("fee", TypeError, "randomise: .*got 'fee'"),
         (ks.MarketConfig.preset("trading"), ValueError, "randomise: expected two or more.*got one scenario"),
         (
             ks.MarketConfig.preset("trading", fee=[1, 2], num_levels=256),
             ValueError,
-            "randomise: got another num_levels",
+            "randomise: .*got another num_levels",
         ),
         (ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7), ValueError, "got another inventory_limit"),
         (ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7), ValueError, "got another max_quote_qty"),
@@ -501,8 +501,8 @@ def test_bad_scenarios_name_the_field(randomise, error, match):
         ({"num_scenarios": 2.0}, TypeError, "num_scenarios: expected a whole number from 1.*got 2.0"),
         ({"num_scenarios": 10**9}, ValueError, "num_scenarios: expected up to 65536.*got 1000000000"),
         ({"scenario_seed": -1}, ValueError, "scenario_seed: expected a whole number from 0.*got -1"),
-        ({"scenario_seed": None}, TypeError, "scenario_seed: got None"),
-        ({"scenario_seed": 1.5}, TypeError, "scenario_seed: got 1.5"),
+        ({"scenario_seed": None}, TypeError, "scenario_seed: .*got None"),
+        ({"scenario_seed": 1.5}, TypeError, "scenario_seed: .*got 1.5"),
         (
             {"config": TRADING.replace(fee=[1, 2] * 4)},
             ValueError,

@@ -139,9 +139,9 @@ def test_the_card_and_its_table(card):
     assert {len(column) for column in columns.values()} == {len(FACTS)}
     assert columns["verdict"].count("met") == card.met
     assert not np.isnan(card.lines[0].value) and card.lines[0].verdict == "other scale"
-    with pytest.raises(ValueError, match="price: got 'ask'"):
+    with pytest.raises(ValueError, match="price: .*got 'ask'"):
         ks.scorecard(MARKET, 400, price="ask")
-    with pytest.raises(ValueError, match="intervals: got 10"):
+    with pytest.raises(ValueError, match="intervals: .*got 10"):
         ks.scorecard(MARKET, 10)
 
 
@@ -239,10 +239,10 @@ def test_a_card_at_several_aggregations_is_of_one_run():
     arrays = ks.scorecard(MARKET, 1000, aggregate=np.array([1, 5]), interval=300, facts=FACTS[:4], **FEW)
     assert str(arrays) == str(card)
     for wrong in (0, (), (1, 0), "12", 1.5):
-        with pytest.raises((TypeError, ValueError), match="aggregate: got"):
+        with pytest.raises((TypeError, ValueError), match="aggregate: .*got"):
             ks.scorecard(MARKET, 1000, aggregate=wrong, **FEW)
     for wrong in ("minutes", 0, -1, math.nan, None):
-        with pytest.raises((TypeError, ValueError), match="interval: got"):
+        with pytest.raises((TypeError, ValueError), match="interval: .*got"):
             ks.scorecard(MARKET, 1000, interval=wrong, **FEW)
 
 
@@ -276,11 +276,11 @@ def test_a_card_of_series_and_a_column_beside_a_market():
     assert verdicts["volume has a memory"] == verdicts["books are fullest behind the best price"] == "no data"
     with pytest.raises(ValueError, match="data: expected 200 or more.*got series of 150 intervals"):
         ks.scorecard(MARKET, 400, beside={"data": {"last_price": np.arange(150)}}, **FEW)
-    with pytest.raises(ValueError, match="beside: got 'market'"):
+    with pytest.raises(ValueError, match="beside: .*got 'market'"):
         ks.scorecard(MARKET, 400, null_models=False, beside={"market": series}, **FEW)
-    with pytest.raises(ValueError, match="bid, ask: got"):
+    with pytest.raises(ValueError, match="bid, ask: .*got"):
         ks.scorecard(series | {"bid": -series["bid"]}, 400)
-    with pytest.raises(ValueError, match="bid, ask: got none"):
+    with pytest.raises(ValueError, match="bid, ask: .*got none"):
         measure_series({"last_price": series["last_price"]}, ["book_shape"])
 
 
@@ -293,7 +293,7 @@ def test_a_card_of_what_was_measured_before(card):
     told = {line.fact.name: line for line in part.lines}
     assert told["fat tails"].value == found["kurtosis(price='last')"].value[0]
     assert told["volatility clusters"].verdict == "no data"
-    with pytest.raises(ValueError, match="market: got a Measured of 6 groups"):
+    with pytest.raises(ValueError, match="market: .*got a Measured of 6 groups"):
         ks.scorecard(ks.measure(MARKET, 400, ["kurtosis"], **FEW))
 
 

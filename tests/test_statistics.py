@@ -97,7 +97,7 @@ def test_a_bootstrap_of_few_markets_and_of_undefined_values():
         ({"confidence": 1.0}, ValueError, "confidence: expected above 0 and below 1.*got 1.0"),
         ({"confidence": 0}, ValueError, "confidence: expected .*got 0"),
         ({"resamples": 0}, ValueError, "resamples: expected 1.*got 0"),
-        ({"seed": -1}, ValueError, "seed: got -1"),
+        ({"seed": -1}, ValueError, "seed: .*got -1"),
         ({"statistic": 3}, TypeError, "statistic: expected a function.*got 3"),
     ],
 )
@@ -159,7 +159,7 @@ def test_known_autocorrelation():
     np.testing.assert_allclose(arrays.autocorrelation(series, 0), [1.0, 1.0, np.nan])
     np.testing.assert_allclose(arrays.autocorrelation(series, 1), [-0.75, 0.25, np.nan])
     assert np.isnan(arrays.autocorrelation(series, 4)).all()
-    with pytest.raises(ValueError, match="lag: got -1"):
+    with pytest.raises(ValueError, match="lag: .*got -1"):
         arrays.autocorrelation(series, -1)
 
 

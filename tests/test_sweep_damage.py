@@ -56,7 +56,7 @@ def test_every_flipped_bit_is_found_or_changes_nothing(folder, wanted):
             assert damaged.to_pandas().equals(wanted[1]), f"bit {bit} changed the table, and nobody saw it"
             assert damaged.is_complete
         except tables.Damaged as error:
-            assert str(error).startswith(f"{path}: got a "), bit
+            assert str(error).startswith(f"{path}: .*got a "), bit
             assert str(error).endswith("expected what this sweep has written; sweep again to have it anew"), bit
             assert not damaged.is_complete and damaged.finished == 6
             found += 1
@@ -124,7 +124,7 @@ def test_every_flipped_bit_of_a_plan_is_refused_or_changes_nothing(folder):
         try:
             assert ks.open_sweep(folder).about == about, bit
         except ValueError as error:
-            assert str(error).startswith(f"folder: got '{folder}', "), bit
+            assert str(error).startswith(f"folder: .*got '{folder}', "), bit
             found += 1
     assert found > FLIPS / 2
 
@@ -208,7 +208,7 @@ def test_a_batch_of_before_that_was_copied_over_another_is_found(folder, wanted)
     """Its points are in it; what a flipped bit makes of its values is not seen, as nothing says what they were."""
     files = ks.open_sweep(as_before(folder)).files
     files[0].write_bytes(files[1].read_bytes())
-    with pytest.raises(ValueError, match="batch-00000000.parquet: got a damaged table"):
+    with pytest.raises(ValueError, match="batch-00000000.parquet: .*got a damaged table"):
         ks.open_sweep(folder).to_pandas(["volume"])
     columns = ["point", "volume", "kurtosis_2_error"]
     assert run(folder).to_pandas(columns).equals(wanted[1][columns])

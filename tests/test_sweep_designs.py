@@ -173,8 +173,8 @@ def test_a_plan_takes_no_memory_for_its_points():
 SPACES = [
     ({}, "space: expected at least one field.*got an empty mapping"),
     ([1], "space: expected a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}.*got [1]"),
-    ({"noise_spred": [3]}, "space: expected preset, num_levels,.*got 'noise_spred', did you mean 'noise_spread'?"),
-    ({"trend_follower.lookbak": [3]}, "got 'trend_follower.lookbak', did you mean 'trend_follower.lookback'?"),
+    ({"noise_spred": [3]}, "space: expected preset, num_levels,.*got 'noise_spred': did you mean 'noise_spread'?"),
+    ({"trend_follower.lookbak": [3]}, "got 'trend_follower.lookbak': did you mean 'trend_follower.lookback'?"),
     ({3: [3]}, "space: expected preset,.*got 3"),
     ({"noise_spread": 3}, "space['noise_spread']: expected (low, high), {'low': ..., 'high': ...} or a list.*got 3"),
     ({"noise_spread": "3"}, "space['noise_spread']: expected (low, high).*got '3'"),
@@ -192,7 +192,7 @@ SPACES = [
     ({"tie": ["mid", "high"]}, "tie: expected 'lowest', 'mid'.*got 'high'"),
     ({"preset": ["trading", "news2"]}, "space['preset']: expected paper, trading, continuous, news.*got 'news2'"),
     ({"trend_follower.lookback": [1.5]}, "trend_follower.lookback: expected a whole number of 32 bits.*got 1.5"),
-    ({"noise_spread": {"low": 1, "hihg": 2}}, "space['noise_spread']: got 'hihg', did you mean 'high'?"),
+    ({"noise_spread": {"low": 1, "hihg": 2}}, "space['noise_spread']: .*got 'hihg': did you mean 'high'?"),
     ({"noise_spread": {"values": [1], "low": 2}}, "expected nothing beside 'values'"),
     ({"walk_prob": {"low": 0, "high": 1, "scale": "log"}}, "expected a number above 0.*got low 0 with scale 'log'"),
     ({"walk_prob": {"low": 0.1, "high": 1, "scale": "ln"}}, "expected 'linear', 'log'.*got the scale 'ln'"),
@@ -239,11 +239,14 @@ def test_wrong_designs_are_refused_in_words(asked, said):
 PLANS = [
     ({"market": 3}, "market: expected a MarketConfig, a preset, or a mapping of fields.*got 3"),
     ({"market": "tradin"}, "preset: expected .*got 'tradin'"),
-    ({"market": {"num_agent": 3}}, "market: got 'num_agent', did you mean 'num_agents'?"),
+    ({"market": {"num_agent": 3}}, "market: .*got 'num_agent': did you mean 'num_agents'?"),
     ({"market": ks.MarketConfig(fee=[1, 2])}, "market: expected one value for all.*got fee per market"),
-    ({"market": "trading", "space": {"preset": ["news"]}}, "market: got preset 'trading' where the space has presets"),
+    (
+        {"market": "trading", "space": {"preset": ["news"]}},
+        "market: .*got preset 'trading' where the space has presets",
+    ),
     ({"statistics": ["kurtossis"]}, "statistics: expected .*got 'kurtossis'"),
-    ({"statistics": {"noise_spread": "volume"}}, "statistics: got 'noise_spread', whose column 'noise_spread' "),
+    ({"statistics": {"noise_spread": "volume"}}, "statistics: .*got 'noise_spread', whose column 'noise_spread' "),
     ({"intervals": 0}, "intervals: expected 1 to.*got 0"),
     ({"replicates": 1.5}, "replicates: expected a whole number from 1.*got 1.5"),
     ({"warm_up": -1}, "warm_up: expected 0 to.*got -1"),
@@ -264,8 +267,8 @@ def test_wrong_plans_are_refused_in_words(asked, said):
 CHECKS = [
     ({"space": {"walk_prob": [0.0, 0.5]}}, "window: expected a window above 0 when walk_prob.*got 0"),
     ({"space": {"num_levels": [16, 128], "init_price": [8, 64]}}, "init_price: expected 1 to num_levels - 2.*got 64"),
-    ({"space": {"noise": [0.0], "maker": [0.0], "momentum": [0.0]}, "design": "list"}, "space: got shares of classes"),
-    ({"space": {"trend_follower.lookback": [3], "agents": [None, {trend_follower: 2}]}}, "space: got "
+    ({"space": {"noise": [0.0], "maker": [0.0], "momentum": [0.0]}, "design": "list"}, "space: .*got shares of classes"),
+    ({"space": {"trend_follower.lookback": [3], "agents": [None, {trend_follower: 2}]}}, "space: .*got "
      "'trend_follower.lookback' for a market without such agents; its classes are none"),
     ({"space": {"trend_follower.count": [3, 20000]}, "market": {"agents": {trend_follower: 1}}},
      "trend_follower.count: expected a whole number from 0 to 16384.*got 20000"),

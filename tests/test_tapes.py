@@ -405,11 +405,11 @@ def test_wrong_quotes_and_paths():
     for path in ([1, 2], [[1] * 10], [1.5] * 10, [2**30 + 1] * 10):
         with pytest.raises((TypeError, ValueError), match="fundamental: expected .*got .*"):
             sim.tape([0, 1], 10, fundamental=path)
-    with pytest.raises(ValueError, match="fundamental: got one beside quotes"):
+    with pytest.raises(ValueError, match="fundamental: .*got one beside quotes"):
         sim.tape([0, 1], 9, quotes=zeros, fundamental=[1] * 9)
     assert len(sim.tape([0, 1], 3, quotes=zeros, fundamental=[1] * 3))
     sim.tensors["t"].fill_(sim._end - 5)
-    with pytest.raises(MarketError, match="intervals: got 10 at t"):
+    with pytest.raises(MarketError, match="intervals: .*got 10 at t"):
         sim.tape(0, 10)
 
 

@@ -36,7 +36,7 @@ def assert_untouched(envs, before):
         ("continuous", torch.zeros(3, 4), ValueError, r"\[3, 4\] on cpu, expected float32 \[4, 4\]"),
         ("continuous", torch.full((4, 4), torch.inf), ValueError, r"got inf"),
         ("discrete", np.array([0, 49, 0, 0]), ValueError, r"actions\[1\]: expected 0 to 48.*got 49"),
-        ("discrete", np.array([0, 0, -1, 0]), ValueError, r"actions\[2\]: got -1"),
+        ("discrete", np.array([0, 0, -1, 0]), ValueError, r"actions\[2\]: .*got -1"),
         ("discrete", np.zeros(4, np.float32), TypeError, r"expected int64 \[4\].*got float32 \[4\]"),
         ("discrete", torch.zeros(4, dtype=torch.int32), TypeError, r"got torch.int32"),
     ],
@@ -57,21 +57,21 @@ def test_bad_actions_leave_the_state_untouched(action_type, actions, error, matc
         ({"horizon": 0}, ValueError, "horizon: expected a whole number from 1.*got 0"),
         ({"reward": "sharpe"}, ValueError, "reward: expected 'pnl'.*got 'sharpe'"),
         ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a finite number above 0.*got 0.0"),
-        ({"inventory_penalty": float("nan")}, ValueError, "inventory_penalty: got nan"),
-        ({"max_qty": True}, TypeError, "max_qty: got True"),
+        ({"inventory_penalty": float("nan")}, ValueError, "inventory_penalty: .*got nan"),
+        ({"max_qty": True}, TypeError, "max_qty: .*got True"),
         ({"horizn": 3}, TypeError, "expected one of horizon.*, got the unknown argument 'horizn'"),
         ({"output": "jax"}, ValueError, "output: expected 'numpy', 'torch'.*got 'jax'"),
         ({"autoreset_mode": "never"}, ValueError, "autoreset_mode: expected NEXT_STEP.*got 'never'"),
-        ({"auctions_per_step": 0}, ValueError, "auctions_per_step: got 0"),
-        ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),
+        ({"auctions_per_step": 0}, ValueError, "auctions_per_step: .*got 0"),
+        ({"engine": "gpu"}, ValueError, "engine: .*got 'gpu'"),
         ({"preset": "calm"}, ValueError, "preset: expected .*got 'calm'"),
         ({"config": {"num_levels": 64}}, ValueError, "init_price: expected 1 to num_levels - 2 = 62.*got 64"),
-        ({"config": [64]}, TypeError, "config: got list"),
-        ({"replace": "noise"}, ValueError, "replace: got 'noise'"),
-        ({"stagger": 1}, TypeError, "stagger: got 1"),
-        ({"render_mode": "video"}, ValueError, "render_mode: got 'video'"),
+        ({"config": [64]}, TypeError, "config: .*got list"),
+        ({"replace": "noise"}, ValueError, "replace: .*got 'noise'"),
+        ({"stagger": 1}, TypeError, "stagger: .*got 1"),
+        ({"render_mode": "video"}, ValueError, "render_mode: .*got 'video'"),
         ({"render_market": 99}, ValueError, "render_market: expected 0 to.*got 99"),
-        ({"render_market": 0.0}, TypeError, "render_market: got 0.0"),
+        ({"render_market": 0.0}, TypeError, "render_market: .*got 0.0"),
     ],
 )
 def test_bad_arguments(kwargs, error, match):
@@ -87,9 +87,9 @@ def test_bad_resets_and_steps():
         envs.reset(options={"reset_mask": np.ones(4, bool)})
     envs.reset(seed=1)
     for mask in (np.zeros(4, bool), np.ones(3, bool), np.ones(4, int)):
-        with pytest.raises(ValueError, match="reset_mask: got"):
+        with pytest.raises(ValueError, match="reset_mask: .*got"):
             envs.reset(options={"reset_mask": mask})
-    with pytest.raises(ValueError, match="options: got the unknown key 'mask'"):
+    with pytest.raises(ValueError, match="options: .*got the unknown key 'mask'"):
         envs.reset(options={"mask": None})
     for _ in range(6):
         truncated = envs.step(np.zeros((4, 4), np.float32))[3]
