@@ -167,7 +167,7 @@ class MarketConfig:
             TypeError: If a field is unknown.
         """
         if not is_one_of(name, PRESETS):
-            raise ValueError(f"preset: expected {sorted(PRESETS)}, got {show(name)}")
+            raise ValueError(f"preset: expected one of {', '.join(sorted(PRESETS))}, got {show(name)}")
         return make_config({**PRESETS[name], **changes})
 
     @classmethod

@@ -229,7 +229,7 @@ def scorecard(
     check_flag("null_models", null_models)
     check_flag("impact", impact)
     if not is_number(interval) and interval != "events":
-        raise ValueError(f"interval: expected 'events' and a number of seconds, got {show(interval)}")
+        raise ValueError(f"interval: expected 'events' or a number of seconds, got {show(interval)}")
     if interval != "events":
         interval = check_number("interval", interval, 0.0, above=True)
     sizes = tuple(dict.fromkeys(np.atleast_1d(np.asarray(aggregate)).tolist()))

@@ -112,7 +112,7 @@ def test_it_goes_on_after_a_look_and_closes_with_what_has_ended():
 
 def test_refusals():
     for wrong, message in ((make(autoreset_mode="NEXT_STEP"), "SAME_STEP"), (gym.make_vec(MAKER, num_envs=2), "torch")):
-        with pytest.raises(ValueError, match=f"env: expected .*{message} for RecordDataset.*got"):
+        with pytest.raises(ValueError, match=f"env: expected .*{message}.* for RecordDataset, got"):
             RecordDataset(wrong, "test-v0")
     with pytest.raises(ValueError, match="window: .*got 0"):
         RecordDataset(make(), "test-v0", 0)

@@ -185,7 +185,7 @@ def test_rendering(monkeypatch):
 def test_what_it_refuses():
     check_opening(SB3VecEnv, "numpy")
     check_opening_many(SB3GroupVecEnv)
-    with pytest.raises(ValueError, match="roles 'maker', 'trader', expected one role"):
+    with pytest.raises(ValueError, match="env: expected learners of one role, got the roles 'maker', 'trader'"):
         SB3GroupVecEnv(BatchedParallelEnv(2, {"maker": 1, "trader": 1}, **MANY))
 
 

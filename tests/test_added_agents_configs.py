@@ -64,7 +64,11 @@ NUMBER = 3
         (3, {"lookback": {1, 2, 3}}, r"lookback: .*got \{1, 2, 3\}"),
         (3, {"lookback": "abc"}, "lookback: .*got 'abc'"),
         (3, {"lookback": None}, "lookback: .*got None"),
-        (3, {"lookback": [[1], [2]], "threshold": [[1]]}, r"lookback, threshold: .*got \[2, 1\] markets"),
+        (
+            3,
+            {"lookback": [[1], [2]], "threshold": [[1]]},
+            r"lookback, threshold: expected values for one number of markets, got \[2, 1\]",
+        ),
     ],
 )
 def test_mixes_that_are_refused(count, given, message):
@@ -115,13 +119,16 @@ def test_agents_that_configs_refuse():
 
     nine = {numbered(number): 1 for number in range(9)}
     wrong = [
-        (trend_follower, "agents: expected a count with it.*got <agent agent_classes:trend_follower>"),
+        (trend_follower, "agents: expected a class with its count, .*, got <agent agent_classes:trend_follower>"),
         ([trend_follower], "agents: expected a mapping of classes.*got"),
         ({"trend_follower": 3}, "agents: expected module:name of a class, as in.*got 'trend_follower'"),
         ({len: 3}, "agents: expected a class that ks.agent has made.*got <built-in function len>"),
         ({trend_follower: {}}, r"agents\[trend_follower\]: expected a mapping with 'count' and parameters.*got \{\}"),
         ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: expected a mapping with 'count'.*got"),
-        ({trend_follower: ks.mix(2, look=3)}, r"agents\[trend_follower\]: expected lookb.*got the parameter 'look'"),
+        (
+            {trend_follower: ks.mix(2, look=3)},
+            r"agents\[trend_follower\]: expected one of lookback, .*, got the parameter 'look'",
+        ),
         ({trend_follower: "3"}, r"agents\[trend_follower\]: count: .*got '3'"),
         (nine, "agents: expected up to 8.*got 9 classes"),
         ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: .*got 20000"),
@@ -133,12 +140,12 @@ def test_agents_that_configs_refuse():
     with pytest.raises(ValueError, match="per-market fields must have one length, got .*'agents.trend_follower.': 3"):
         PRESET.replace(noise_spread=[3, 4], agents={trend_follower: ks.mix(1, lookback=[[1], [2], [3]])})
     with pytest.raises(
-        ValueError, match=r"agents\[trend_follower\]: expected num_markets = 3.*got 2 per-market values"
+        ValueError, match=r"agents\[trend_follower\]: expected num_markets = 3 per-market values, got 2"
     ):
         ks.Simulator(PRESET.replace(agents={trend_follower: ks.mix(1, lookback=[[1], [2]])}), 3, engine="numpy")
-    with pytest.raises(ValueError, match="expected max_order_qty.*got 'agents'"):
+    with pytest.raises(ValueError, match="expected one of max_order_qty, .*, got 'agents'"):
         PRESET.replace(regimes=[{"agents": {trend_follower: 3}}])
-    with pytest.raises(ValueError, match="expected max_order_qty.*got 'trend_follower.lookback'"):
+    with pytest.raises(ValueError, match="expected one of max_order_qty, .*, got 'trend_follower.lookback'"):
         PRESET.replace(agents={trend_follower: 3}, regimes=[{"trend_follower.lookback": 3}])
     with pytest.raises(ValueError, match="got the name 'count', which every agent or mix has"):
         ks.agent(count=3)(lambda market, own, draw: None)
@@ -216,7 +223,9 @@ def test_classes_that_nobody_can_import():
     config = PRESET.replace(agents={hidden: 1})
     ks.Simulator(copy.deepcopy(config), 1, engine="numpy").run(2)
     stored = plain_fields(config)
-    message = "and no 'hidden' is there, expected a class that .*test_added_agents_configs has at its top level"
+    message = (
+        "expected a class that .*test_added_agents_configs has at its top level, .*got .*, and no 'hidden' is there"
+    )
     with pytest.raises(ValueError, match=message):
         make_config(stored)
     with pytest.raises(pickle.PicklingError, match=message):
@@ -271,7 +280,7 @@ def test_scenarios_and_states_of_a_stranger_import_nothing(stranger):
     saved = env.state_dict()
     table = unpack(SCENARIOS, saved[SCENARIOS])
     table["agents"] = {path: {"count": 2}}
-    message = f"expected those of the config, got the added agents '{path}': agent_classes:trend_follower"
+    message = f"expected added agents of the config, agent_classes:trend_follower, got '{path}'"
     with pytest.raises(ValueError, match=f"randomise: {message}"):
         env.set_scenarios({"scenarios": table})
     for strict in (True, False):
@@ -378,9 +387,9 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("{folder}/none.py:x=3", "none.py', which there is not, expected a file of Python"),
-        ("{file}:nobody=3", "and no 'nobody' is there, .* has chartist, idle"),
-        ("{file}:NUMBER=3", "which is 3, expected what ks.agent has made"),
+        ("{folder}/none.py:x=3", "agents: expected a file of Python, got '.*none.py', and there is no such file"),
+        ("{file}:nobody=3", "got '.*:nobody', and no 'nobody' is there; .* has chartist, idle"),
+        ("{file}:NUMBER=3", "expected what ks.agent has made, got .*, which is 3"),
         ("{file}:chartist", "expected FILE.py:NAME=COUNT or MODULE:NAME=COUNT"),
         ("{file}:chartist=", "expected FILE.py:NAME=COUNT"),
         ("{file}:chartist=3,4", "expected FILE.py:NAME=COUNT"),
@@ -390,12 +399,15 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
         ("{file}:chartist=3,count=3", "chartist=3,count=3'"),
         ("{file}:chartist=-3", "count: .*got -3"),
         ("{file}:chartist=3,lookback=[1,2]", r"lookback: .*got an array of shape \[2\]"),
-        ("{file}:chartist=3,look=4", "expected lookback, max_qty.*got the parameter 'look'"),
+        ("{file}:chartist=3,look=4", "expected one of lookback, max_qty.*got the parameter 'look'"),
         ("{folder}/broken.py:x=3", "broken raised ZeroDivisionError: division by zero"),
         ("{folder}/wrong.py:x=3", "wrong raised SyntaxError"),
-        ("{folder}/random.py:idle=3", "but a module 'random' is .*random.py, expected another name"),
+        (
+            "{folder}/random.py:idle=3",
+            "agents: expected a file of another name, got '.*random.py': the module 'random' is .*random.py",
+        ),
         ("{folder}/my-traders.py:idle=3", "expected a name that can be imported, such as my_traders.py"),
-        ("{folder}:idle=3", "which there is not, expected a file of Python"),
+        ("{folder}:idle=3", "agents: expected a file of Python, got '.*', and there is no such file"),
         ("no_such_module:idle=3", "no module 'no_such_module' is found"),
         ("a..b:idle=3", "expected module:name of a class"),
         ("chartist=3", "expected FILE.py:NAME=COUNT"),
@@ -416,7 +428,7 @@ def test_agents_are_given_in_one_way(traders, capsys):
     assert run("--agents", f"{traders}:idle=1", "--agents", f"{traders}:idle=2") == 2
     assert "--agents: .*got 'idle' twice" in capsys.readouterr().err
     assert run("--agents", f"{traders}:idle=1", "--set", "agents=None") == 2
-    assert "got both --set agents=... and --agents" in capsys.readouterr().err
+    assert "agents: expected --set agents=... or --agents, got both" in capsys.readouterr().err
 
 
 # Strange markets ------------------------------------------------------------------------------------------------------

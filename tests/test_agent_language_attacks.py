@@ -382,5 +382,5 @@ def test_a_closure_without_a_value_yet(tmp_path):
         + "def around(find):\n    def trader(market, own, draw): return order(1, 2, late)\n    find(trader)\n    late = 3\n"
     )
     module = module_of(text, tmp_path, "late")
-    with pytest.raises(SyntaxError, match="reads 'late', which is no whole number"):
+    with pytest.raises(SyntaxError, match="got 'late', which is no whole number"):
         module.around(lambda trader: read(trader, VOCABULARY))

@@ -276,7 +276,9 @@ def test_set_task_changes_the_rewards_of_the_roles_it_concerns():
     np.testing.assert_allclose(one["executor"] - two["executor"], 0.3 * left**2, rtol=1e-5, atol=1e-6)
     del one["executor"], two["executor"]
     assert_equal(one, two)
-    with pytest.raises(ValueError, match="set_task: expected reward, execution_reward.*got the field 'block_qty'"):
+    with pytest.raises(
+        ValueError, match="set_task: expected one of reward, execution_reward.*got the field 'block_qty'"
+    ):
         changed.set_task(block_qty=3)
 
 
@@ -332,7 +334,7 @@ def test_bad_resets():
     [
         (0, ALL, {}, ValueError, "num_envs: .*got 0"),
         ("2", ALL, {}, TypeError, "num_envs: .*got '2'"),
-        (2, {}, {}, ValueError, "learners: expected 1 to 32.*got 0 in all"),
+        (2, {}, {}, ValueError, "learners: expected 1 to 32 in all, got 0"),
         (2, {"maker": 12}, {}, ValueError, r"learners\['maker'\]: expected up to 11.*got 12"),
         (2, ["maker"], {}, TypeError, "learners: .*got"),
         (2, ALL, {"copy": 1}, TypeError, "copy: .*got 1"),

@@ -283,8 +283,8 @@ def test_the_dict_of_policies_is_checked():
     rest = {"noise": policies.RandomOrders(envs.core.task)}
     gru = Gru()
     wrong = [
-        (TypeError, "policy: expected a dict with many learners.*got NoTrade", hold),
-        (ValueError, "expected maker, noise, maker_0.*got the entry 'executor'", {"executor": hold}),
+        (TypeError, "policy: expected, with many learners, a dict .*, got NoTrade", hold),
+        (ValueError, "expected one of maker, noise, maker_0.*got the entry 'executor'", {"executor": hold}),
         (ValueError, "got too few of noise, noise_0", {"maker": hold}),
         (ValueError, "got too few of maker, maker_0, maker_1", {"maker_0": hold, **rest}),
         (ValueError, "got both of maker, maker_0, maker_1", {"maker": hold, "maker_0": hold, **rest}),

@@ -292,7 +292,9 @@ def test_live_tensors_stay_the_engines(engine):
             lambda tensors, name: tensors.setdefault("new", 3),
             lambda tensors, name: tensors.clear(),
         ):
-            with pytest.raises(TypeError, match=r"tensors: expected to write into the tensor that is there.*got"):
+            with pytest.raises(
+                TypeError, match=r"tensors: expected values written into the tensor that is there.*, got another entry"
+            ):
                 change(tensors, name)
         assert tensors[name] is kept and len(dict(tensors)) == len(tensors)
         tensors[name] += 0  # in place

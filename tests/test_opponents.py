@@ -270,7 +270,9 @@ def test_settings_of_the_task_may_be_drawn_anew():
     envs.reset(seed=1)
     assert envs.core.live_task.task_of_all().max_target == 20
     before = envs.state_dict()
-    with pytest.raises(ValueError, match="max_target: expected up to .*, 7 with a noise learner.*got 20"):
+    with pytest.raises(
+        ValueError, match="max_target: expected up to the inventory limit, 7, with a noise learner, got 20"
+    ):
         envs.set_scenarios(drawn(7))
     assert all(torch.equal(before[name], now) for name, now in envs.state_dict().items())
     envs.set_scenarios(drawn(25))
@@ -498,11 +500,11 @@ def test_what_joins_late_is_told_that_it_begins():
 
 def test_the_slots_stay():
     envs = make(opponents={"maker": [TIGHT]})
-    with pytest.raises(ValueError, match=r"opponents: expected \['maker'\].*got slots of the roles \['trader'\]"):
+    with pytest.raises(ValueError, match=r"opponents: expected slots of the roles \['maker'\], got \['trader'\]"):
         envs.set_opponents({"trader": [chasing]})
     with pytest.raises(ValueError, match="expected \\['maker'\\]"):
         envs.set_opponents({"maker": [[TIGHT], [TIGHT]]})
-    with pytest.raises(ValueError, match="set_opponents: .*got an environment without opponents"):
+    with pytest.raises(ValueError, match="set_opponents: expected an environment made with opponents, got one without"):
         make().set_opponents({"maker": [TIGHT]})
 
 
@@ -669,15 +671,15 @@ def test_specs_keep_policies_alive_but_json_does_not():
     ("given", "message"),
     [
         ([TIGHT], "opponents: expected a dict of lists of policies.*got"),
-        ({}, r"opponents: expected 1 to 31.*got 0 slots"),
-        ({"market": [TIGHT]}, "opponents: expected 'maker'.*got the role 'market'"),
+        ({}, r"opponents: expected 1 to 31 slots, or None, got 0"),
+        ({"market": [TIGHT]}, "opponents: expected one of 'maker', .*, got the role 'market'"),
         ({"maker": TIGHT}, r"opponents\['maker'\]: expected a list of policies.*got FixedSpread"),
         ({"maker": []}, r"opponents\['maker'\]: .*got an empty list"),
         ({"maker": [[TIGHT], []]}, r"opponents\['maker'\]\[1\]: .*got an empty list"),
         ({"maker": [[TIGHT], TIGHT]}, r"opponents\['maker'\]\[1\]: expected a list.*got FixedSpread"),
         ({"maker": [TIGHT, 3]}, r"opponents\['maker'\]\[1\]: expected a policy.*got 3"),
         ({"maker": [[TIGHT]] * 3}, r"opponents\['maker'\]: expected up to 2, the built-in maker.*got 3 slots"),
-        ({"trader": [[chasing]] * 32}, "opponents: expected 1 to 31.*got 32 slots"),
+        ({"trader": [[chasing]] * 32}, "opponents: expected 1 to 31 slots, or None, got 32"),
         ({"trader": [Counting()] * 2}, "opponents: expected a copy.*got the recurrent policy .*twice"),
     ],
 )

@@ -352,33 +352,41 @@ def good(*_):
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"reward": lambda b, a: 3.0}, TypeError, r"reward: the function returned float, expected a tensor "),
+        ({"reward": lambda b, a: 3.0}, TypeError, r"reward: expected the function to return a tensor .*, got float"),
         (
             {"reward": lambda b, a: a.cash[:2]},
             ValueError,
-            r"reward: the function returned torch.float64 \[2\] on cpu, ",
+            r"reward: expected the function to return a tensor .*, got torch.float64 \[2\] on cpu",
         ),
         (
             {"reward": lambda b, a: a.cash.long()},
             ValueError,
-            r"returned torch.int64 \[5\] on cpu, expected a tensor torch.float32 or torch.float64 \[5\] on cpu",
+            r"return a tensor torch.float32 or torch.float64 \[5\] on cpu, got torch.int64 \[5\] on cpu",
         ),
-        ({"reward": lambda b, a: a.cash[:, None]}, ValueError, r"reward: the function returned torch.float64 \[5, 1\]"),
+        (
+            {"reward": lambda b, a: a.cash[:, None]},
+            ValueError,
+            r"reward: expected the function to return .*, got torch.float64 \[5, 1\]",
+        ),
         (
             {"reward": lambda b, a: a.cash.to("meta")},
             ValueError,
-            r"reward: the function returned .* on meta, expected .* on cpu",
+            r"reward: expected the function to return .* on cpu, got .* on meta",
         ),
         (
             {"terminate": good},
             ValueError,
-            r"terminate: .* torch.float32 \[5\] on cpu, expected a tensor torch.bool \[5\]",
+            r"terminate: expected the function to return a tensor torch.bool \[5\] on cpu, got torch.float32 \[5\]",
         ),
-        ({"features": [lambda a: a.mid, lambda a: None]}, TypeError, r"features\[1\]: the function returned NoneType"),
+        (
+            {"features": [lambda a: a.mid, lambda a: None]},
+            TypeError,
+            r"features\[1\]: expected the function to return .*, got NoneType",
+        ),
         (
             {"features": [lambda a: a.bid]},
             ValueError,
-            r"features\[0\]: .* torch.int32 .*expected .*\[5\] or \[5, 'g'\]",
+            r"features\[0\]: expected .*\[5\] or \[5, 'g'\] on cpu, got torch.int32 ",
         ),
         ({"features": [lambda a: a.cash[:, None, None]]}, ValueError, r"features\[0\]: .* \[5, 1, 1\]"),
         ({"features": [lambda a: a.cash[:, None][:, :0]]}, ValueError, r"features\[0\]: .* \[5, 0\]"),
@@ -397,16 +405,16 @@ def good(*_):
             ValueError,
             r"reward: the function raised TypeError: .* takes 1 positional argum",
         ),
-        ({"terminate": print}, TypeError, r"terminate: the function returned NoneType"),
+        ({"terminate": print}, TypeError, r"terminate: expected the function to return .*, got NoneType"),
         (
             {"reward": lambda b, a: b.bid},
             ValueError,
-            r"reward: the function raised AttributeError: before.bid: there is no such thing, expected mid, ",
+            r"reward: the function raised AttributeError: before.bid: there is no such thing; there are mid, ",
         ),
         (
             {"features": [lambda a: a.reward]},
             ValueError,
-            r"features\[0\]: the function raised AttributeError: after.reward: there is no such thing, expected ",
+            r"features\[0\]: the function raised AttributeError: after.reward: there is no such thing; there are ",
         ),
     ],
 )
@@ -416,11 +424,13 @@ def test_what_is_not_allowed_is_refused_when_the_environment_is_made(given, erro
 
 
 def test_roles_that_are_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"reward: expected maker, noise.*got the role 'executor'"):
+    with pytest.raises(ValueError, match=r"reward: expected one of maker, noise, got the role 'executor'"):
         BatchedParallelEnv(2, {"maker": 1, "noise": 1}, engine="numpy", reward={"executor": good}, **SMALL)
     with pytest.raises(TypeError, match=r"terminate\['maker'\]: expected a function.*got str 'x'"):
         parallel_env({"maker": 1}, engine="numpy", terminate={"maker": "x"}, **SMALL)
-    with pytest.raises(ValueError, match=r"reward of a maker: the function returned torch.float64 \[2\] .*\[2, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"reward of a maker: expected the function to return .* \[2, 1\] .*, got torch.float64 \[2\]"
+    ):
         BatchedParallelEnv(2, {"maker": 1}, engine="numpy", reward=lambda b, a: a.cash[:, 0], **SMALL)
 
 
@@ -485,7 +495,7 @@ def test_nan_is_refused_at_once_in_host_memory(place):
 
 def test_names_of_built_in_rewards_go_on():
     assert make(reward="pnl").core.own is None
-    with pytest.raises(ValueError, match="reward: expected 'pnl'.*got 'profit'"):
+    with pytest.raises(ValueError, match="reward: expected one of 'pnl', .*, got 'profit'"):
         make(reward="profit")
     with pytest.raises((TypeError, ValueError), match="reward: .*got 5"):
         make(reward=5)
@@ -592,7 +602,9 @@ def test_nan_on_a_gpu_raises_at_the_next_look(place):
     envs.step(torch.ones(MARKETS, 4, device="cuda"))
     moody.mood = "good"
     envs.step(torch.ones(MARKETS, 4, device="cuda"))
-    with pytest.raises(ks.MarketError, match="market 0: a reward or a feature of yours was NaN or infinite"):
+    with pytest.raises(
+        ks.MarketError, match="market 0: expected finite numbers, got a custom reward or feature that is not"
+    ):
         envs.check_errors()
     envs.check_errors()
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from messages import mentions
 from test_ppo_fast import TINY, ppo, train, trainer_of  # noqa: F401, ppo is the fixture
 
 
@@ -133,7 +134,7 @@ def test_every_entry_is_checked_before_any_is_taken(spoil, said, ppo, checkpoint
     saved = torch.load(path, weights_only=True)
     spoil(saved)
     torch.save(saved, path)
-    assert said in refusal(checkpoints, path, trainer_of(ppo))
+    assert mentions(refusal(checkpoints, path, trainer_of(ppo)), said)
 
 
 def test_foreign_files_are_refused(checkpoints, trainer, tmp_path):

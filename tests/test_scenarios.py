@@ -272,7 +272,7 @@ def test_a_refused_table_changes_nothing(engine):
         each.reset(seed=1)
     for wrong, error, match in (
         ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: .*got \(3, 1\)"),
-        ({"num_levels": [64]}, ValueError, "randomise: expected num_agents.*got the field 'num_levels'"),
+        ({"num_levels": [64]}, ValueError, "randomise: expected one of num_agents, .*, got the field 'num_levels'"),
         # A warm start that overflows: makers that nobody trades with, and whose orders nothing cancels.
         ({"num_agents": [16000], "max_order_qty": [65535], "cancel_prob": [0.0], "noise": [0.0], "momentum": [0.0],
           "fundamental": [0.0], "maker": [1.0]}, ks.MarketError, "would reach 2\\^31"),
@@ -286,7 +286,9 @@ def test_a_refused_table_changes_nothing(engine):
     for action in random_actions(15):
         for mine, theirs in zip(envs.step(action)[:4], untouched.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    with pytest.raises(ValueError, match="set_scenarios: expected one made with.*got an environment without scenarios"):
+    with pytest.raises(
+        ValueError, match="set_scenarios: expected an environment made with.*, got one without scenarios"
+    ):
         make(randomise=None).set_scenarios(RANDOMISE)
 
 
@@ -379,8 +381,16 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
     table = json.loads(saved["scenarios"].numpy().tobytes())
     other_grid = pack({**table, "num_levels": 256})
     for name, value, match in (
-        ("parameters", wrong, r"state\['parameters'\]: .*got counts of agents that no population has"),
-        ("parameters", saved["parameters"] + 2**24, r"state\['parameters'\]: expected 1 to.*got init_price = 167\d+"),
+        (
+            "parameters",
+            wrong,
+            r"state\['parameters'\]: expected counts of a config's agents, got those of no population",
+        ),
+        (
+            "parameters",
+            saved["parameters"] + 2**24,
+            r"state\['parameters'\]: expected init_price from 1 to 126, got 167\d+",
+        ),
         ("parameters", saved["parameters"][:4], r"state\['parameters'\]: .*got torch.int32 \[4, "),
         ("parameters", None, r"state\['parameters'\]: .*got NoneType"),
         ("parameters", saved["parameters"].long(), r"state\['parameters'\]: .*got torch.int64"),
@@ -389,7 +399,11 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
         ("scenarios", pack({**table, "tax": -1}), r"state\['scenarios'\]: tax: expected 0 to.*got -1"),
         ("scenarios", pack({"spread": 3}), r"state\['scenarios'\]: MarketConfig: unknown field 'spread'"),
         ("scenarios", pack([3]), r"state\['scenarios'\]: expected a dict of fields.*got list"),
-        ("scenarios", other_grid, r"state\['scenarios'\]: randomise: .*got another num_levels"),
+        (
+            "scenarios",
+            other_grid,
+            r"state\['scenarios'\]: randomise: expected the config's num_levels, 128, got another",
+        ),
         ("scenario", far, r"state\['scenario'\]: expected 0 to 65535.*got 65536"),
         ("scenario", -far, r"state\['scenario'\]: .*got"),
         ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: expected 0 to 6.*got 7"),
@@ -432,7 +446,7 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
     ("randomise", "error", "match"),
     [
         ({}, ValueError, "randomise: expected at least one field.*got an empty dict"),
-        ({"foo": (0, 1)}, ValueError, "randomise: expected num_agents, noise.*got the field 'foo'"),
+        ({"foo": (0, 1)}, ValueError, "randomise: expected one of num_agents, noise, .*, got the field 'foo'"),
         ({"inventory_limit": [1, 2]}, ValueError, "randomise: .*got the field 'inventory_limit'"),
         ({"population": ["fixed"]}, ValueError, "randomise: .*got the field 'population'"),
         ({3: (0, 1)}, ValueError, "randomise: .*got the field 3"),
@@ -456,17 +470,21 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"fee": [[1], [2, 3]]}, TypeError, r"fee: expected a number.*got \[.*\] \(list\)"),
         ({"fee": [1, "a"]}, TypeError, "fee: .*got 'a'"),
         ({"tax": {"values": [-1, 1]}}, ValueError, "tax: expected 0 to.*got -1"),
-        ({"arrivals": ["clock"]}, ValueError, "randomise: expected num_agents.*got the field 'arrivals'"),
+        ({"arrivals": ["clock"]}, ValueError, "randomise: expected one of num_agents, .*, got the field 'arrivals'"),
         (
             {"tick_size": (1.5, 2)},
             ValueError,
             r"randomise\['tick_size'\]: expected two whole numbers.*got \(1.5, 2\)",
         ),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"), ValueError, "got another arrivals"),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"),
+            ValueError,
+            "expected the config's arrivals, each, got another",
+        ),
         ({"walk_prob": (0, 2)}, ValueError, "walk_prob: expected 0 to 1.*got 1"),
         ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: .*got \(0, inf\)"),
         ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: expected a list.*got \('lowest', 'mid'\)"),
-        ({"tie": ["lowest", "highest"]}, ValueError, "tie: expected 'lowest', 'mid'.*got 'highest'"),
+        ({"tie": ["lowest", "highest"]}, ValueError, "tie: expected one of 'lowest', 'mid', got 'highest'"),
         ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: .*got None among"),
         ({"noise": (-1, 0)}, ValueError, r"randomise\['noise'\]: expected numbers from 0.*got \(-1, 0\)"),
         ({"noise": ["a", 1]}, ValueError, r"randomise\['noise'\]: expected finite numbers from 0.*got \['a', 1\]"),
@@ -479,14 +497,22 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"init_price": (1, 200)}, ValueError, "init_price: expected 1 to num_levels - 2 = 126.*got"),
         ([("fee", (0, 1))], TypeError, "randomise: expected a dict such as .* a MarketConfig.*got"),
         ("fee", TypeError, "randomise: .*got 'fee'"),
-        (ks.MarketConfig.preset("trading"), ValueError, "randomise: expected two or more.*got one scenario"),
+        (ks.MarketConfig.preset("trading"), ValueError, "randomise: expected two scenarios or more, got one: "),
         (
             ks.MarketConfig.preset("trading", fee=[1, 2], num_levels=256),
             ValueError,
-            "randomise: .*got another num_levels",
+            "randomise: expected the config's num_levels, 128, got another",
         ),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7), ValueError, "got another inventory_limit"),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7), ValueError, "got another max_quote_qty"),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7),
+            ValueError,
+            "expected the config's inventory_limit, 40, got another",
+        ),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7),
+            ValueError,
+            "expected the config's max_quote_qty, 8, got another",
+        ),
     ],
 )
 def test_bad_scenarios_name_the_field(randomise, error, match):

@@ -156,7 +156,7 @@ def test_a_simulator_goes_on_from_where_it_is(card):
 def test_what_a_simulator_has_already_is_refused_and_facts_are_read_once(card):
     simulator = ks.Simulator(MARKET, 6, engine="cpu")
     for name, value in {"markets": 7, "seed": 1, "engine": "numpy", "device": "cpu"}.items():
-        with pytest.raises(ValueError, match=f"{name}.*: got .* with a simulator"):
+        with pytest.raises(ValueError, match=f"{name}.*: expected .*, got .* with a simulator"):
             ks.scorecard(simulator, 400, **{name: value})
     again = ks.scorecard(MARKET, 400, facts=(fact for fact in FACTS[:2]), **FEW)
     assert [line.value for line in again.lines] == [line.value for line in card.lines[:2]]
@@ -274,7 +274,7 @@ def test_a_card_of_series_and_a_column_beside_a_market():
     only = ks.scorecard({"last_price": series["last_price"][0]}, null_models=False)
     verdicts = {line.fact.name: line.verdict for line in only.lines}
     assert verdicts["volume has a memory"] == verdicts["books are fullest behind the best price"] == "no data"
-    with pytest.raises(ValueError, match="data: expected 200 or more.*got series of 150 intervals"):
+    with pytest.raises(ValueError, match="data: expected series of 200 intervals or more, got 150"):
         ks.scorecard(MARKET, 400, beside={"data": {"last_price": np.arange(150)}}, **FEW)
     with pytest.raises(ValueError, match="beside: .*got 'market'"):
         ks.scorecard(MARKET, 400, null_models=False, beside={"market": series}, **FEW)

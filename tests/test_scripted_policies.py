@@ -294,7 +294,7 @@ def test_executors_who_attack_pay_for_it(attacker, auctions):
         (lambda task: policies.MeanReversionTrader(task, threshold=-1), "threshold: .*got -1"),
         (
             lambda task: policies.Discretised(policies.Hold(task), task, "taker"),
-            "role: expected 'maker'.*got 'taker'",
+            "role: expected one of 'maker', .*, got 'taker'",
         ),
     ],
 )

@@ -173,7 +173,7 @@ def test_what_is_recorded_changes_nothing_else(engine, levers, monkeypatch):
 
 
 REFUSED = [
-    (dict(record=("best_bids",)), ValueError, "record: expected last_price, .*signed_volume.*got 'best_bids'"),
+    (dict(record=("best_bids",)), ValueError, "record: expected one of last_price, .*signed_volume, got 'best_bids'"),
     (dict(record="best_bid"), TypeError, "record: .*got 'best_bid'"),
     (dict(reach=-1), ValueError, "reach: expected 0 to.*got -1"),
     (dict(reach=2**31), ValueError, "reach: .*got 2147483648"),

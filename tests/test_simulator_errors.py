@@ -21,7 +21,7 @@ OPENINGS = [
     (dict(num_markets=2.0), TypeError, r"num_markets: expected a whole number from 1.*got 2\.0"),
     (dict(num_markets=True), TypeError, r"num_markets: .*got True"),
     (dict(num_markets="3"), TypeError, r"num_markets: .*got '3'"),
-    (dict(engine="gpu"), ValueError, r"engine: expected 'auto', 'cuda', 'cpu', 'numpy'.*got 'gpu'"),
+    (dict(engine="gpu"), ValueError, r"engine: expected one of 'auto', 'cuda', 'cpu', 'numpy'.*got 'gpu'"),
     (dict(engine=None), ValueError, r"engine: .*got None"),
     (dict(device="cuda"), ValueError, r"device: .*got 'cuda' with engine='numpy'"),
     (dict(device="abc"), ValueError, r"device: expected None, 'cpu', 'cuda' or 'cuda:N'.*got 'abc'"),
@@ -33,7 +33,7 @@ OPENINGS = [
     (dict(slots=True), TypeError, r"slots: .*got True"),
     (dict(slots=None), TypeError, r"slots: .*got None"),
     (dict(slots="maker"), TypeError, r"slots: .*got the string 'maker'.*\('maker',\)"),
-    (dict(slots=("maker", "taker")), ValueError, r"slots: expected None, 'noise', 'momentum'.*got 'taker'"),
+    (dict(slots=("maker", "taker")), ValueError, r"slots: expected one of None, 'noise', 'momentum'.*got 'taker'"),
     (dict(slots=(["noise"],)), ValueError, r"slots: .*got \['noise'\]"),
     (dict(slots=("maker",) * 3), ValueError, r"slots: expected up to 2.*got 3 that replace a maker agent"),
     (dict(slots=("fundamental",)), ValueError, r"slots: expected up to 0.*got 1 that replace a fundamental agent"),
@@ -57,7 +57,7 @@ CALLS = [
     (lambda sim: sim.run(True), TypeError, r"auctions: .*got True"),
     (lambda sim: sim.run(2**31), ValueError, r"auctions: .*got 2147483648"),
     (lambda sim: sim.run(3, record="volume"), TypeError, r"record: expected a sequence of last_price.*got 'volume'"),
-    (lambda sim: sim.run(3, record=("price",)), ValueError, r"record: expected last_price, volume.*got 'price'"),
+    (lambda sim: sim.run(3, record=("price",)), ValueError, r"record: expected one of last_price, volume.*got 'price'"),
     (lambda sim: sim.run(3, record=7), TypeError, r"record: .*got 7"),
     (lambda sim: sim.step(GOOD, auctions="2"), TypeError, r"auctions: .*got '2'"),
     (lambda sim: sim.step(GOOD, auctions=-1), ValueError, r"auctions: .*got -1"),
@@ -176,7 +176,7 @@ def test_quotes_without_slots(engine):
 
 def test_wrong_lengths_of_per_market_fields():
     config = CONFIG.replace(noise_spread=[1, 2, 3, 4])
-    with pytest.raises(ValueError, match=r"noise_spread: expected num_markets = 3.*got 4 per-market values"):
+    with pytest.raises(ValueError, match=r"noise_spread: expected num_markets = 3 per-market values, got 4"):
         ks.Simulator(config, 3, engine="numpy")
     few = ks.MarketConfig(num_agents=[256, 10])
     with pytest.raises(ValueError, match=r"slots: expected up to 1.*got 3 that replace a maker agent"):

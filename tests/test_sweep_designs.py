@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from agent_classes import trend_follower
+from messages import mentions
 
 import kineticsim_env as ks
 from kineticsim_env.sweeps import plans
@@ -173,12 +174,15 @@ def test_a_plan_takes_no_memory_for_its_points():
 SPACES = [
     ({}, "space: expected at least one field.*got an empty mapping"),
     ([1], "space: expected a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}.*got [1]"),
-    ({"noise_spred": [3]}, "space: expected preset, num_levels,.*got 'noise_spred': did you mean 'noise_spread'?"),
+    (
+        {"noise_spred": [3]},
+        "space: expected one of preset, num_levels, .*, got 'noise_spred': did you mean 'noise_spread'?",
+    ),
     ({"trend_follower.lookbak": [3]}, "got 'trend_follower.lookbak': did you mean 'trend_follower.lookback'?"),
-    ({3: [3]}, "space: expected preset,.*got 3"),
+    ({3: [3]}, "space: expected one of preset, .*, got 3"),
     ({"noise_spread": 3}, "space['noise_spread']: expected (low, high), {'low': ..., 'high': ...} or a list.*got 3"),
     ({"noise_spread": "3"}, "space['noise_spread']: expected (low, high).*got '3'"),
-    ({"noise_spread": []}, "space['noise_spread']: expected one or more.*got no values"),
+    ({"noise_spread": []}, "space['noise_spread']: expected one value or more, got none"),
     ({"noise_spread": (3, 4, 5)}, "space['noise_spread']: expected (low, high).*got (3, 4, 5)"),
     ({"noise_spread": (5, 3)}, "expected two whole numbers, low up to high, within 2^31.*got {'low': 5, 'high': 3}"),
     ({"noise_spread": (2.5, 3)}, "expected two whole numbers.*got {'low': 2.5, 'high': 3}"),
@@ -189,14 +193,17 @@ SPACES = [
     ({"noise_spread": [3, None]}, "noise_spread: expected a number.*got None (NoneType)"),
     ({"num_levels": [64, 7]}, "num_levels: expected 8 to 8192.*got 7"),
     ({"tie": (1, 2)}, "space['tie']: expected a list of values.*got a range"),
-    ({"tie": ["mid", "high"]}, "tie: expected 'lowest', 'mid'.*got 'high'"),
-    ({"preset": ["trading", "news2"]}, "space['preset']: expected paper, trading, continuous, news.*got 'news2'"),
+    ({"tie": ["mid", "high"]}, "tie: expected one of 'lowest', 'mid', got 'high'"),
+    (
+        {"preset": ["trading", "news2"]},
+        "space['preset']: expected one of paper, trading, continuous, news, .*, got 'news2'",
+    ),
     ({"trend_follower.lookback": [1.5]}, "trend_follower.lookback: expected a whole number of 32 bits.*got 1.5"),
     ({"noise_spread": {"low": 1, "hihg": 2}}, "space['noise_spread']: .*got 'hihg': did you mean 'high'?"),
     ({"noise_spread": {"values": [1], "low": 2}}, "expected nothing beside 'values'"),
-    ({"walk_prob": {"low": 0, "high": 1, "scale": "log"}}, "expected a number above 0.*got low 0 with scale 'log'"),
-    ({"walk_prob": {"low": 0.1, "high": 1, "scale": "ln"}}, "expected 'linear', 'log'.*got the scale 'ln'"),
-    ({"walk_prob": {"low": 0.1, "high": 1, "steps": 0}}, "expected a whole number from 1.*got steps 0"),
+    ({"walk_prob": {"low": 0, "high": 1, "scale": "log"}}, "expected low above 0 with scale 'log', got 0"),
+    ({"walk_prob": {"low": 0.1, "high": 1, "scale": "ln"}}, "expected the scale 'linear' or 'log', got 'ln'"),
+    ({"walk_prob": {"low": 0.1, "high": 1, "steps": 0}}, "expected steps from 1, a whole number, got 0"),
     ({"noise_spread": np.zeros((2, 2))}, "space['noise_spread']: expected (low, high).*got an array of shape [2, 2]"),
 ]
 
@@ -205,11 +212,11 @@ SPACES = [
 def test_wrong_spaces_are_refused_in_words(space, said):
     with pytest.raises((TypeError, ValueError)) as refused:
         read_space(space, [trend_follower])
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
 
 
 DESIGNS = [
-    ({"kind": "gird"}, "design: expected 'grid', 'random', 'sobol', 'list'.*got 'gird'"),
+    ({"kind": "gird"}, "design: expected one of 'grid', 'random', 'sobol', 'list', got 'gird'"),
     ({"kind": "random"}, "points: expected how many to draw.*got None with design='random'"),
     ({"kind": "random", "points": 0}, "points: expected 1 to 2^31 - 1.*got 0"),
     ({"kind": "grid", "points": 5}, "points: expected None, got 5 with design='grid': there are 44"),
@@ -217,14 +224,14 @@ DESIGNS = [
     ({"kind": "grid", "space": {"walk_prob": (0, 1)}}, "space['walk_prob']: expected a list of values, or a range "
                                                        "with 'steps'.*got a range with design='grid'"),
     ({"kind": "list"}, "space['noise_spread']: expected a list of values.*got a range with design='list'"),
-    ({"kind": "list", "space": {"noise_spread": [1, 2], "tie": ["mid"]}}, "space: expected one length with "
-                                                                          "design='list'.*got lists of lengths "
+    ({"kind": "list", "space": {"noise_spread": [1, 2], "tie": ["mid"]}}, "space: expected lists of one length with "
+                                                                          "design='list', got lengths "
                                                                           "{'noise_spread': 2, 'tie': 1}"),
     ({"kind": "random", "points": 4, "space": {"walk_prob": {"low": 0, "high": 1, "steps": 3}}},
-     "space['walk_prob']: expected those of a grid.*got steps with design='random'"),
+     "space['walk_prob']: expected steps with a grid alone, got them with 'random'"),
     ({"kind": "grid", "space": {"num_agents": (1, 2**20), "noise_spread": (0, 32767)}}, "space: expected up to "
-                                                                                        "2147483647.*got a grid of "
-                                                                                        "34359738368 points"),
+                                                                                        "2147483647 points, "
+                                                                                        "got a grid of 34359738368"),
 ]  # fmt: skip
 
 
@@ -233,7 +240,7 @@ def test_wrong_designs_are_refused_in_words(asked, said):
     space = asked.pop("space", {"noise_spread": (2, 12), "tie": ["lowest", "mid"], "max_order_qty": [1, 2]})
     with pytest.raises((TypeError, ValueError)) as refused:
         design(space, **asked)
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
 
 
 PLANS = [
@@ -243,14 +250,14 @@ PLANS = [
     ({"market": ks.MarketConfig(fee=[1, 2])}, "market: expected one value for all.*got fee per market"),
     (
         {"market": "trading", "space": {"preset": ["news"]}},
-        "market: .*got preset 'trading' where the space has presets",
+        "market: expected other fields alone where the space has presets, got preset 'trading'",
     ),
     ({"statistics": ["kurtossis"]}, "statistics: expected .*got 'kurtossis'"),
     ({"statistics": {"noise_spread": "volume"}}, "statistics: .*got 'noise_spread', whose column 'noise_spread' "),
     ({"intervals": 0}, "intervals: expected 1 to.*got 0"),
     ({"replicates": 1.5}, "replicates: expected a whole number from 1.*got 1.5"),
     ({"warm_up": -1}, "warm_up: expected 0 to.*got -1"),
-    ({"common": 1}, "common: expected True and False.*got 1"),
+    ({"common": 1}, "common: expected True or False, got 1"),
     ({"seed": 2**63 - 1, "replicates": 2}, "seed: expected seeds of all markets below.*got 9223372036854775807"),
     ({"space": {"chartist.lookback": [3]}}, "space: expected .*got 'chartist.lookback'"),
 ]
@@ -261,15 +268,16 @@ def test_wrong_plans_are_refused_in_words(asked, said):
     given = {"space": {"noise_spread": [3]}, "intervals": 5, "statistics": ["volume"]} | asked
     with pytest.raises((TypeError, ValueError)) as refused:
         plans.make_plan(**given)
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
 
 
 CHECKS = [
     ({"space": {"walk_prob": [0.0, 0.5]}}, "window: expected a window above 0 when walk_prob.*got 0"),
     ({"space": {"num_levels": [16, 128], "init_price": [8, 64]}}, "init_price: expected 1 to num_levels - 2.*got 64"),
-    ({"space": {"noise": [0.0], "maker": [0.0], "momentum": [0.0]}, "design": "list"}, "space: .*got shares of classes"),
-    ({"space": {"trend_follower.lookback": [3], "agents": [None, {trend_follower: 2}]}}, "space: .*got "
-     "'trend_follower.lookback' for a market without such agents; its classes are none"),
+    ({"space": {"noise": [0.0], "maker": [0.0], "momentum": [0.0]}, "design": "list"},
+     "space: expected a positive sum, got shares of classes that are all 0"),
+    ({"space": {"trend_follower.lookback": [3], "agents": [None, {trend_follower: 2}]}},
+     "space: expected a class of the market's agents, none, got 'trend_follower.lookback'"),
     ({"space": {"trend_follower.count": [3, 20000]}, "market": {"agents": {trend_follower: 1}}},
      "trend_follower.count: expected a whole number from 0 to 16384.*got 20000"),
 ]  # fmt: skip
@@ -280,4 +288,4 @@ def test_points_that_are_no_markets_are_refused_before_anything_runs(asked, said
     plan = plans.make_plan(**{"intervals": 5, "statistics": ["volume"]} | asked)
     with pytest.raises(ValueError) as refused:
         plan.check()
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)

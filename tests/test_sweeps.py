@@ -122,7 +122,7 @@ def test_statistics_of_your_own_that_are_curves():
     price = sim.run(30, ("last_price",))["last_price"].double()
     assert table["ends_last"][1] == price[:, -1].mean() and table["ends_first"][1] == price[:, 0].mean()
     with pytest.raises(
-        ValueError, match=r"^statistics: expected one, or in a sweep.*got 2 values per market of 'ends'"
+        ValueError, match=r"^statistics: expected one value per market in a sweep, or as many .*, got 2 of 'ends'"
     ):
         run({"noise_spread": [3]}, statistics=[of_series(ends, "last_price")])
 

@@ -405,7 +405,9 @@ def test_wrong_quotes_and_paths():
     for path in ([1, 2], [[1] * 10], [1.5] * 10, [2**30 + 1] * 10):
         with pytest.raises((TypeError, ValueError), match="fundamental: expected .*got .*"):
             sim.tape([0, 1], 10, fundamental=path)
-    with pytest.raises(ValueError, match="fundamental: .*got one beside quotes"):
+    with pytest.raises(
+        ValueError, match="fundamental: expected one interval per decision with it, got a path beside quotes"
+    ):
         sim.tape([0, 1], 9, quotes=zeros, fundamental=[1] * 9)
     assert len(sim.tape([0, 1], 3, quotes=zeros, fundamental=[1] * 3))
     sim.tensors["t"].fill_(sim._end - 5)

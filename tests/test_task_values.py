@@ -310,7 +310,7 @@ def test_set_scenarios_draws_other_settings():
     assert torch.equal(core.setting("block_qty"), before)
     envs.reset()
     assert (core.setting("block_qty") == 30).all()
-    with pytest.raises(ValueError, match=r"expected those of before, \['task.block_qty'\]"):
+    with pytest.raises(ValueError, match=r"expected the task's settings of before, \['task.block_qty'\], got "):
         envs.unwrapped.set_scenarios({"noise_spread": (6, 12)})
     with pytest.raises(ValueError, match=r"block_qty: expected up to 60.*got 90"):
         envs.unwrapped.set_scenarios({"task.block_qty": {"values": [90, 80]}})

@@ -245,9 +245,9 @@ def test_boundaries(kwargs):
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [
-        ({"reward": "shortfall"}, ValueError, "reward: expected 'pnl', 'inventory'.*got 'shortfall'"),
+        ({"reward": "shortfall"}, ValueError, "reward: expected one of 'pnl', 'inventory'.*got 'shortfall'"),
         ({"idle_penalty": float("nan")}, ValueError, "idle_penalty: expected a finite number from 0.*got nan"),
-        ({"replace": "noise"}, ValueError, "replace: expected None, 'momentum'.*got 'noise'"),
+        ({"replace": "noise"}, ValueError, "replace: expected one of None, 'momentum'.*got 'noise'"),
         ({"side": "buy"}, TypeError, "expected one of horizon.*, got the unknown argument 'side'"),
     ],
 )
@@ -292,7 +292,9 @@ def test_what_set_task_refuses():
     envs.reset(seed=1)
     for name, value in (("horizon", 9), ("max_qty", 3), ("inventory_limit", 3), ("bank_size", 0), ("side", "buy"),
                         ("action_type", "discrete"), ("execution_reward", "terminal"), ("foo", 1)):  # fmt: skip
-        with pytest.raises(ValueError, match=f"set_task: expected reward, mark, inventory.*got the field '{name}'"):
+        with pytest.raises(
+            ValueError, match=f"set_task: expected one of reward, mark, inventory.*, got the field '{name}'"
+        ):
             envs.set_task(**{name: value})
     with pytest.raises(ValueError, match="reward_scale: .*got 0"):
         envs.set_task(reward="pnl", reward_scale=0)

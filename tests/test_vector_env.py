@@ -351,7 +351,7 @@ def test_markets_with_their_own_parameters():
         envs.step(action)
     volume = envs.simulator.volume.numpy()
     assert min(volume[2:]) > 2 * max(volume[:2])
-    with pytest.raises(ValueError, match="per-market values, expected num_markets = 3"):
+    with pytest.raises(ValueError, match="expected num_markets = 3 per-market values, got "):
         make(3, config=config)
 
 

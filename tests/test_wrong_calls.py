@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from messages import mentions
 
 import kineticsim_env as ks
 from kineticsim_env import evaluation, policies, wrappers
@@ -122,7 +123,7 @@ CALLS = [
     (lambda: MAKER.market_config(None), TypeError, "config: expected a MarketConfig.*got None"),
     (lambda: EXECUTOR.market_config(len), TypeError, "config: .*got <built-in function len>"),
     (lambda: MAKER.action_space(ARRAY), ValueError, "role: .*got"),
-    (lambda: MAKER.observation_space({}), ValueError, "role: expected 'maker'.*got {}"),
+    (lambda: MAKER.observation_space({}), ValueError, "role: expected one of 'maker'.*got {}"),
     (lambda: ks.TradingTask(action_type="discrete").num_choices("x"), ValueError, "role: .*got 'x'"),
     # Simulators
     (lambda: ks.Simulator(slots=ARRAY), ValueError, "slots: .*got array"),
@@ -152,21 +153,21 @@ CALLS = [
     (lambda: ks.parallel_env({"trader": NAT}, **SMALL), ValueError, "learners['trader']: .*got np.timedelta64"),
     (lambda: ks.parallel_env({"trader": 10**400}, **SMALL), ValueError, "learners: .*got 1000"),
     (lambda: ks.parallel_env(render_agent=ARRAY, **SMALL), ValueError, "render_agent: .*got array"),
-    (lambda: parallel().observation_space("maker_9"), ValueError, "agent: expected 'maker_0'.*got 'maker_9'"),
+    (lambda: parallel().observation_space("maker_9"), ValueError, "agent: expected one of 'maker_0'.*got 'maker_9'"),
     (lambda: parallel().observation_space({1: None}), ValueError, "agent: .*got {1: None}"),
     (lambda: parallel().action_space(SPARSE), ValueError, "agent: .*got tensor"),
     (lambda: batched().state(ARRAY), TypeError, "final: .*got array"),
-    (lambda: batched().state(1), TypeError, "final: expected True and False.*got 1"),
+    (lambda: batched().state(1), TypeError, "final: expected True or False.*got 1"),
     # Counterfactuals
-    (lambda: arms().mean_difference(b"mid2"), ValueError, "name: expected 'last_price'.*got b'mid2'"),
+    (lambda: arms().mean_difference(b"mid2"), ValueError, "name: expected one of 'last_price'.*got b'mid2'"),
     (lambda: arms().variance_ratio([]), ValueError, "name: .*got []"),
-    (lambda: env_arms().mean_difference(""), ValueError, "name: expected 'mid2'.*got ''"),
+    (lambda: env_arms().mean_difference(""), ValueError, "name: expected one of 'mid2'.*got ''"),
     (lambda: env_arms().mean_difference(ARRAY), ValueError, "name: .*got array"),
     (lambda: played(decisions=ARRAY), TypeError, "decisions: .*got array"),
     (lambda: played(progress=ARRAY), TypeError, "progress: .*got array"),
     (lambda: played([[1], [2, 3]]), ValueError, "orders: .*got nested sequences"),
     (lambda: played(NESTED), TypeError, "orders: .*got torch.float32 nested"),
-    (lambda: ks.block_impact(side={1}), ValueError, "side: expected 'buy', 'sell'.*got {1}"),
+    (lambda: ks.block_impact(side={1}), ValueError, "side: expected one of 'buy', 'sell'.*got {1}"),
     (lambda: ks.block_impact(SPARSE), TypeError, "config: .*got tensor"),
     (lambda: ks.block_impact(engine="numpy", progress=7), TypeError, "progress: expected True, False, None.*got 7"),
     (lambda: ks.env_counterfactual(ROW, len), TypeError, "make: .*got tensor"),
@@ -289,7 +290,7 @@ CALLS = [
     (lambda: policies.RandomTrader(TRADER, seed=10**400), ValueError, "seed: .*got 1000"),
     (lambda: policies.Discretised(None, MAKER), TypeError, "policy: .*got None"),
     (lambda: policies.Discretised(len, None), TypeError, "task: .*got None"),
-    (lambda: policies.Discretised(len, MAKER, {}), ValueError, "role: expected 'maker'.*got {}"),
+    (lambda: policies.Discretised(len, MAKER, {}), ValueError, "role: expected one of 'maker'.*got {}"),
     (lambda: policies.Discretised(lambda seen: seen, MAKER)(SEEN), ValueError, "policy: .*got torch.float32 [3, 37]"),
     # What reads and writes actions
     (lambda: policies.inventory_of(ROW, SEEN), TypeError, "task: .*got tensor"),
@@ -309,7 +310,7 @@ CALLS = [
 def test_wrong_calls(call, error, said):
     with pytest.raises(error) as refused:
         call()
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
     assert "expected" in str(refused.value)
 
 
@@ -381,7 +382,7 @@ def test_wrong_actions_of_skrl(actions, error, said):
     env.reset()
     with pytest.raises(error) as refused:
         env.step(actions)
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +402,7 @@ def test_wrong_actions_of_many_learners_of_skrl(actions, error, said):
     env.reset()
     with pytest.raises(error) as refused:
         env.step(actions)
-    assert said in str(refused.value)
+    assert mentions(str(refused.value), said)
 
 
 @pytest.mark.parametrize("actions", [ARRAY, None, np.zeros((5, 4), np.float32), [[1], [2, 3]]], ids=str)

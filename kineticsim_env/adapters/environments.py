@@ -28,19 +28,19 @@ def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, a
     if isinstance(env, str):
         fixed: dict[str, Any] = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
         for name in sorted(set(arguments) & {*fixed, "copy"}):
-            raise TypeError(f"{name}: expected nothing, got {arguments[name]!r}: {adapter} chooses it")
+            raise TypeError(f"{name}: expected it left out, got {arguments[name]!r}: {adapter} chooses it")
         return gym.make_vec(env, num_envs=1 if num_envs is None else num_envs, **fixed, **arguments)
     if not isinstance(env, VectorEnv):
         raise TypeError(f"env: expected an id and a vector environment of kineticsim_env, got {type(env).__name__}")
     if num_envs is not None or arguments:
         given = ["num_envs"] * (num_envs is not None) + sorted(arguments)
-        raise TypeError(f"{given[0]}: expected an id such as 'KineticSim/...', got it beside an open environment")
+        raise TypeError(f"{given[0]}: expected an id such as 'KineticSim/...' with it, got an open environment")
     found = getattr(env.unwrapped, "output", None)
     if found != output:
         raise ValueError(f"env: expected output={output!r} for {adapter}, got an environment with output {found!r}")
     mode = env.metadata.get("autoreset_mode")
     if mode is not AutoresetMode.SAME_STEP:
-        raise ValueError(f"env: expected SAME_STEP for {adapter}, got an environment with autoreset mode {mode}")
+        raise ValueError(f"env: expected autoreset mode SAME_STEP for {adapter}, got an environment with {mode}")
     return env
 
 
@@ -54,7 +54,7 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
         raise TypeError(f"env: expected a BatchedParallelEnv of kineticsim_env, got {type(env).__name__}")
     if env.autoreset_mode is not AutoresetMode.SAME_STEP:
         raise ValueError(
-            f"env: expected SAME_STEP for {adapter}, got an environment with autoreset mode {env.autoreset_mode}"
+            f"env: expected autoreset mode SAME_STEP for {adapter}, got an environment with {env.autoreset_mode}"
         )
     return env
 

@@ -140,7 +140,7 @@ class _MarketsVecEnv(VecEnv):
         """Raise what Stable-Baselines3 expects of environments without masks."""
         if not has_masks(self.envs):
             raise AttributeError(
-                f"{_MASKS}: expected one made with action_mask=True and action_type='discrete', got an environment "
+                f"{_MASKS}: expected an environment made with action_mask=True and action_type='discrete', got one "
                 "without masks"
             )
 
@@ -247,7 +247,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         envs = check_batched_env("SB3GroupVecEnv", env)
         if len(envs.group_map) != 1:
             roles = ", ".join(map(repr, envs.group_map))
-            raise ValueError(f"env: expected one role, got learners of the roles {roles}: all rows share a policy")
+            raise ValueError(f"env: expected learners of one role, got the roles {roles}: all rows share a policy")
         ((self._role, names),) = envs.group_map.items()
         self._shape = (envs.num_envs, len(names))
         seen, taken = envs.single_observation_spaces[self._role], envs.single_action_spaces[self._role]

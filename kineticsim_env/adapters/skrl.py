@@ -253,7 +253,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         rows = as_actions(actions, self._action_spaces[name], label)
         markets, device = self._env.num_envs, self._env.device
         if len(rows) != markets or rows.device != device:
-            raise ValueError(f"{label}: expected {markets} on {device}, got {len(rows)} rows on {rows.device}")
+            raise ValueError(f"{label}: expected {markets} rows on {device}, got {len(rows)} rows on {rows.device}")
         return rows
 
     def state(self) -> dict[str, torch.Tensor | None]:

@@ -73,7 +73,7 @@ class AgentClass:
             if name in (*OWNED, *_STORED):
                 raise ValueError(f"{self.name}: got the name {name!r}, which every agent or mix has; take another")
         if twice := sorted(set(self.parameters) & set(self.memory)):
-            raise ValueError(f"{self.name}: expected one of them, got {twice[0]!r} as a parameter and in memory")
+            raise ValueError(f"{self.name}: expected a parameter or memory, got {twice[0]!r} as both")
         if cxx is not None and not isinstance(cxx, str):
             raise TypeError(f"cxx: expected the text of a function's body in C++, or None, got {show(cxx)}")
         self.cxx = cxx
@@ -244,7 +244,7 @@ def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
     if given is None:
         return Fixed()
     if isinstance(given, AgentClass):
-        raise TypeError(f"{name}: expected a count with it, such as {{{given.name}: 30}}, got {show(given)}")
+        raise TypeError(f"{name}: expected a class with its count, such as {{{given.name}: 30}}, got {show(given)}")
     if not isinstance(given, Mapping):
         raise TypeError(f"{name}: expected a mapping of classes to ks.mix(...) or counts, or None, got {show(given)}")
     found: dict[AgentClass, Mix] = {}
@@ -260,7 +260,7 @@ def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
                 )
         found[kind] = _checked_mix(f"{name}[{kind.name}]", kind, value)
     if len(found) > most:
-        raise ValueError(f"{name}: expected up to {most}, got {len(found)} classes")
+        raise ValueError(f"{name}: expected up to {most} classes, got {len(found)}")
     return Fixed(found)
 
 
@@ -275,7 +275,7 @@ def _checked_mix(name: str, kind: AgentClass, given: Any) -> Mix:
         raise type(error)(f"{name}: {error}") from None
     unknown = sorted(set(made.parameters) - set(kind.parameters))
     if unknown:
-        has = ", ".join(kind.parameters) or "none"
+        has = f"one of {', '.join(kind.parameters)}" if kind.parameters else "no parameters"
         raise ValueError(f"{name}: expected {has}, got the parameter {unknown[0]!r}")
     return made
 

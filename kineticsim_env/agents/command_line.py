@@ -29,7 +29,7 @@ def market_of(preset: str, changes: Sequence[str], agents: Sequence[str]) -> Mar
     """Return a preset with the changes of `--set` and the agents of `--agents`."""
     fields = changes_of(changes)
     if agents and "agents" in fields:
-        raise ValueError("agents: expected one of them, got both --set agents=... and --agents")
+        raise ValueError("agents: expected --set agents=... or --agents, got both")
     return MarketConfig.preset(preset, **fields, **({"agents": agents_of(agents)} if agents else {}))
 
 
@@ -60,18 +60,16 @@ def _module_of(place: str) -> str:
     """Return the name that a file can be imported by, everywhere where its folder is on the path."""
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise ValueError(f"agents: expected a file of Python, got the file {place!r}, which there is not")
+        raise ValueError(f"agents: expected a file of Python, got {place!r}, and there is no such file")
     if path.suffix != ".py" or not path.stem.isidentifier():
-        raise ValueError(f"agents: expected a name that can be imported, such as my_traders.py, got the file {place!r}")
+        raise ValueError(f"agents: expected a name that can be imported, such as my_traders.py, got {place!r}")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
         importlib.invalidate_caches()
     found = importlib.util.find_spec(path.stem)
     if found is None or found.origin is None or Path(found.origin).resolve() != path:
         there = "there" if found is None else found.origin
-        raise ValueError(
-            f"agents: expected another name, got the file {place!r}, but a module {path.stem!r} is {there}"
-        )
+        raise ValueError(f"agents: expected a file of another name, got {place!r}: the module {path.stem!r} is {there}")
     return path.stem
 
 

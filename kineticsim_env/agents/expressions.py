@@ -81,7 +81,7 @@ class Expressions:
         """Count turns and calls that happen whenever this place is reached."""
         self.turns += self.times * turns
         if self.turns > MOST_TURNS:
-            self.refuse(node, f"has {self.turns} turns of loops and calls by here, expected at most {MOST_TURNS}")
+            self.refuse(node, f"expected at most {MOST_TURNS} turns of loops and calls, got {self.turns} by here")
 
     def number(self, node: ast.expr) -> str:
         """Return an expression of type int32_t."""
@@ -134,7 +134,7 @@ class Expressions:
             return self.local(node.id)
         value = self.source.outer_number(node)
         if value is None:
-            self.refuse(node, f"reads {node.id!r}, which is no whole number; expected local names and constants")
+            self.refuse(node, f"expected local names and constants, got {node.id!r}, which is no whole number")
         return self.literal(node, value)
 
     def attribute(self, node: ast.Attribute) -> str:
@@ -226,7 +226,7 @@ class Expressions:
         if called is self.words.order or called is self.words.no_order:
             self.refuse(node, "makes an order that is not returned; write return ks.order(...)")
         if not inspect.isfunction(called):
-            self.refuse(node, f"calls {said}, expected min, max, abs, and functions of whole numbers")
+            self.refuse(node, f"expected calls of min, max, abs and functions of whole numbers, got {said}")
         return self._own_function(node, called)
 
     def _least_or_most(self, node: ast.Call, name: str) -> str:

@@ -50,7 +50,7 @@ class Mix:
         object.__setattr__(self, "parameters", Fixed(given))
         rows = {name: len(value) for name, value in given.items() if isinstance(value, np.ndarray) and value.ndim == 2}
         if len(set(rows.values())) > 1:
-            raise ValueError(f"{', '.join(rows)}: expected one number of them, got {list(rows.values())} markets")
+            raise ValueError(f"{', '.join(rows)}: expected values for one number of markets, got {list(rows.values())}")
 
     def __eq__(self, other: object) -> bool:
         """Compare the count and every parameter."""

@@ -70,9 +70,9 @@ class ArrayForm:
             seed=workload.seed,
         )
         if config.uses_options or config.population != "fixed" or rows["num_fundamental"]:
-            raise ValueError("workload: expected the paper's, got options, drawn populations or fundamental agents")
+            raise ValueError("workload: expected no options, drawn populations or fundamental agents, got some")
         if form.max_quantity >= 2**15 or form.reach > 64:  # 16 bits times these stay in an int32; bins stay few
-            raise ValueError("workload: expected max_order_qty < 2^15 and 64 ticks, got large orders or offsets")
+            raise ValueError("workload: expected max_order_qty < 2^15 and offsets up to 64 ticks, got larger ones")
         return form
 
     @property

@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 def command(options: argparse.Namespace) -> int:
     """Measure the backends, write the file, and print its table."""
     if options.resume and options.output is None:
-        raise ValueError("--resume: expected one with the file to go on with, got no --output")
+        raise ValueError("--resume: expected --output with the file to go on with, got none")
     output = Path(options.output or f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
     data = suite.run_suite(
         output,

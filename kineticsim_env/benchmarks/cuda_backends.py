@@ -61,7 +61,7 @@ class _CudaBackend:
         if missing := self.unavailable():
             raise EngineUnavailable(missing)
         if levels > self._max_levels:
-            raise EngineUnavailable(f"{self.name}: expected up to {self._max_levels}, got {levels} levels")
+            raise EngineUnavailable(f"{self.name}: expected up to {self._max_levels} levels, got {levels}")
         self.close()
         self._open(levels)
         self._sizes = {"M": markets, "L": levels, "A": agents}

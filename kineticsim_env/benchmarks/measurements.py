@@ -198,7 +198,7 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         data = json.loads(Path(path).read_text())
     except OSError as error:
-        raise ValueError(f"{path}: expected a file of measurements, which cannot be read ({error.strerror})") from error
+        raise ValueError(f"{path}: expected measurements, got a file that cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: this is no file of measurements ({error})") from error
     try:

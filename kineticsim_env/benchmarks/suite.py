@@ -154,7 +154,7 @@ def _choose(candidates: Sequence[Any], names: Sequence[str] | None) -> list[Any]
     for name in names:
         if name.lower() not in known:
             allowed = ", ".join(backend.name for backend in candidates)
-            raise ValueError(f"--backends: expected {allowed}, got {name!r}")
+            raise ValueError(f"--backends: expected one of {allowed}, got {name!r}")
     wanted = {name.lower() for name in names}
     return [backend for name, backend in known.items() if name in wanted]
 

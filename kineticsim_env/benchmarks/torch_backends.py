@@ -28,7 +28,7 @@ class TorchBackend:
     def __init__(self, device: str | None = None) -> None:
         """Take `"cpu"` or `"cuda"`; None is CUDA where torch sees a GPU."""
         if device not in (None, "cpu", "cuda"):
-            raise ValueError(f"device: expected None, 'cpu' and 'cuda', got {device!r}")
+            raise ValueError(f"device: expected None, 'cpu' or 'cuda', got {device!r}")
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._tensors: dict[str, torch.Tensor] = {}
         self._form: ArrayForm | None = None

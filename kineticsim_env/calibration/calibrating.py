@@ -157,6 +157,6 @@ def _check_left_out(rows: np.ndarray, read: Target, left: int, simulations: int)
     worst = sorted(shares, key=lambda name: -shares[name])[:3]
     said = ", ".join(f"{name!r} in {shares[name]:.0%}" for name in worst if shares[name] > 0)
     raise ValueError(
-        f"statistics: expected half, and at least {_FEWEST}, got only {left} of {simulations} points that define all "
-        f"of them; undefined: {said}"
+        f"statistics: expected half of {simulations} points, and at least {_FEWEST}, that define all of them, got only "
+        f"{left}; undefined: {said}"
     )

@@ -124,7 +124,7 @@ def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, fl
         one, labels = given[name], plan.labels
         if isinstance(one, Value):
             if len(one.value) != 1:
-                raise ValueError(f"target: expected one, got {len(one.value)} groups of markets: group=None")
+                raise ValueError(f"target: expected one group of markets, got {len(one.value)}: group=None")
             one = one.value[0]
         array = np.asarray(one.tolist() if hasattr(one, "tolist") else one, dtype=object)
         wanted, allowed = (), "a number"
@@ -134,7 +134,7 @@ def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, fl
             raise ValueError(f"target[{name!r}]: expected {allowed}, got {show(given[name])}")
         for column, value in zip(column_names(name, labels), array.ravel(), strict=True):
             if column in values and not math.isclose(values[column], value, rel_tol=0):
-                raise ValueError(f"target[{name!r}]: expected {values[column]}, as above, got {value} for {column}")
+                raise ValueError(f"target[{name!r}]: expected {column} {values[column]}, as above, got {value}")
             values[column] = float(value)
     return values
 

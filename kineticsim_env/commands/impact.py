@@ -49,9 +49,9 @@ def command(options: argparse.Namespace) -> int:
         raise ValueError(f"--output: expected names that end in .json or .csv, got {options.output!r}")
     markets, engine, device = choose_markets(options, config, _MARKETS)
     auctions = -(-max(options.blocks) // options.per_auction) + options.after
-    got = f"--blocks, --after, --markets: got {auctions} auctions of {markets} markets"
+    got = f"{auctions} auctions of {markets} markets"
     cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
-    memory.check_run(got, config, 2 * markets, auctions, engine, device, *cell)
+    memory.check_run("--blocks, --after, --markets", got, config, 2 * markets, auctions, engine, device, *cell)
     arguments: dict[str, Any] = {
         "side": options.side,
         "after": options.after,

@@ -95,7 +95,7 @@ def check_width(name: str, made: Mix, of_each_agent: bool) -> None:
     """Refuse parameters of each agent where engines have room for those of a class."""
     if made.of_each_agent and not of_each_agent:
         raise ValueError(
-            f"agents[{name}]: expected those of the class, one per market, as there were at the start, got parameters "
+            f"agents[{name}]: expected parameters of the class, one per market, as there were at the start, got ones "
             f"of each agent; made with ks.mix({made.count}, parameter=[...]) there is one per agent"
         )
 

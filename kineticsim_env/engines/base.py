@@ -93,7 +93,7 @@ class Engine:
         needed["scenario_values"] = scenarios if self._tables["scenario_values"] else 0
         for name, rows in {"bank_scalars": owners * settings.get("bank_size", 0), **needed}.items():
             if self._tables[name] < rows:
-                raise ValueError(f"{name}: expected {rows}, as the task has it, got {self._tables[name]} rows")
+                raise ValueError(f"{name}: expected {rows} rows, as the task has it, got {self._tables[name]}")
         self._task = settings
         discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
         self._input = "choices" if discrete else "actions"

@@ -46,7 +46,7 @@ class LiveMarkets:
 
     @config.setter
     def config(self, value: object) -> None:
-        raise AttributeError("config: expected set_parameters(field=value), or another simulator, got another one")
+        raise AttributeError("config: expected set_parameters(field=value), or another simulator, got another config")
 
     @property
     def bid(self) -> torch.Tensor:
@@ -92,7 +92,7 @@ class LiveMarkets:
     def queue(self) -> torch.Tensor:
         """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; continuous trading has it."""
         if "queue" not in self.tensors:
-            raise AttributeError("queue: expected 'continuous', got mechanism 'call', in which nobody queues")
+            raise AttributeError("queue: expected mechanism 'continuous', got 'call', in which nobody queues")
         return self.tensors["queue"]
 
     @property

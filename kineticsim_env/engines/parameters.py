@@ -176,7 +176,7 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     wanted = {name: checked(name, value) for name, value in fields.items() if name not in of_agents}
     for name, value in wanted.items():
         if isinstance(value, np.ndarray) and len(value) != len(chosen):
-            raise ValueError(f"{name}: expected one, or {len(chosen)}, got {len(value)} per-market values")
+            raise ValueError(f"{name}: expected one value, or {len(chosen)} per-market values, got {len(value)}")
     if not chosen.all():
         present = {name: getattr(config, name) for name in wanted}
         name = "fundamental_price"
@@ -208,7 +208,7 @@ def _changed_agents(config: MarketConfig, fields: Mapping[str, Any], chosen: np.
         except ValueError as error:
             raise ValueError(f"{kind.name}.{error}") from None
         if given.markets not in (None, len(chosen)):
-            raise ValueError(f"{field}: expected one, or {len(chosen)}, got {given.markets} per-market values")
+            raise ValueError(f"{field}: expected one value, or {len(chosen)} per-market values, got {given.markets}")
         check_width(kind.name, given, before.of_each_agent)
         now = given.parameters[name]
         if not chosen.all():
@@ -224,6 +224,6 @@ def _where(name: str, chosen: np.ndarray, value: Any, present: Any) -> Any:
         return None
     if value is None or present is None:
         raise ValueError(
-            f"{name}: expected numbers in all, got {show(value)} for some markets beside {show(present)} in others"
+            f"{name}: expected numbers in all markets, got {show(value)} for some beside {show(present)} in others"
         )
     return np.where(chosen, value, present)

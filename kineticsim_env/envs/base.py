@@ -153,7 +153,7 @@ def check_role(task: type[Task], replace: Any, config: MarketConfig) -> str:
     assert task.replaceable is not None
     added = (kind.name for kind in config.agents if kind.role == task.role)
     check_choice("replace", replace, (task.replaceable, *added), optional=True)
-    check_replaceable(f"replace: got {replace!r}, one agent", 1, 0, replace, config)
+    check_replaceable("replace", f"{replace!r}, one agent", 1, 0, replace, config)
     return task.role
 
 

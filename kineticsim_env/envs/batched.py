@@ -140,7 +140,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         """
         mask, scenario = check_options(options, "reset_mask", "scenario")
         if not self._was_reset and mask is not None:
-            raise gym.error.ResetNeeded("reset_mask: expected a reset of all, got a mask in the first reset")
+            raise gym.error.ResetNeeded("reset_mask: expected a first reset of all markets, got a mask")
         if not self._was_reset and seed is None:
             seed = int(np.random.default_rng().integers(2**62))
         self.core.reset(seed, mask, scenario)

@@ -93,7 +93,7 @@ def env_counterfactual(
 def idle_action(envs: Any) -> torch.Tensor:
     """Return the action of a learner that does nothing, in the form `envs.step` takes."""
     if len(envs.core.roles) != 1:
-        raise ValueError(f"make: expected one per market, got an environment of {len(envs.core.roles)} learners")
+        raise ValueError(f"make: expected an environment of one learner per market, got {len(envs.core.roles)}")
     if hasattr(envs.single_action_space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
     row = torch.tensor(SPECS[envs.core.roles[0]].action.idle, dtype=torch.float32, device=envs.device)

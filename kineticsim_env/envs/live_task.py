@@ -218,7 +218,7 @@ class LiveTask:
 
     def _check_any(self, call: str) -> None:
         if self.scenarios is None:
-            raise ValueError(f"{call}: expected one made with randomise=..., got an environment without scenarios")
+            raise ValueError(f"{call}: expected an environment made with randomise=..., got one without scenarios")
 
     @property
     def scenario_weights(self) -> torch.Tensor | None:

@@ -75,14 +75,14 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
         named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
         seats += [Seat(role, of, _check_policies(of, one), replaced) for of, one in named]
         taken = int(replaced == replace)
-        check_replaceable(f"{name}: got {len(named)} slots", len(named), taken, replaced, config)
+        check_replaceable(name, f"{len(named)} slots", len(named), taken, replaced, config)
     most = layout.CONSTANTS["kMaxSlots"] - 1
     if not 1 <= len(seats) <= most:
-        raise ValueError(f"opponents: expected 1 to {most}, or None, got {len(seats)} slots")
+        raise ValueError(f"opponents: expected 1 to {most} slots, or None, got {len(seats)}")
     with_memory = [policy for seat in seats for policy in seat.policies if _has_memory(policy)]
     for policy in with_memory:
         if sum(policy is other for other in with_memory) > 1:
-            raise ValueError(f"opponents: expected a copy for each, got the recurrent policy {show(policy)} twice")
+            raise ValueError(f"opponents: expected a copy for each slot, got the recurrent policy {show(policy)} twice")
     return tuple(seats)
 
 
@@ -167,7 +167,7 @@ class Opponents:
         """
         roles, known = ([seat.replaces or seat.role for seat in each] for each in (seats, self.seats))
         if roles != known:
-            raise ValueError(f"opponents: expected {known}, got slots of the roles {roles}: markets keep their slots")
+            raise ValueError(f"opponents: expected slots of the roles {known}, got {roles}: markets keep their slots")
         former = self._policies()
         self._seat(seats)
         self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
@@ -251,7 +251,7 @@ class Opponents:
             return
         names = [name for name, bad in zip(self._names, self._bad.tolist(), strict=True) if bad]
         self._bad.zero_()
-        said = f"actions of {', '.join(names)}: expected those of its action space, got NaN or others out of range"
+        said = f"actions of {', '.join(names)}: expected values in its action space, got NaN or others"
         try:
             self._simulator.check_errors()  # which the same actions set
         except MarketError as error:

@@ -259,7 +259,8 @@ class OwnStep:
             part = self._called(group, f"features[{place}]", function, (group.after,), _FLOATS, wide=True)
             parts.append(part if part.dim() > len(group.shape) else part.unsqueeze(-1))
         if group.width and sum(part.shape[-1] for part in parts) != group.width:
-            raise ValueError(f"features: expected as many as ever, got {[part.shape[-1] for part in parts]} numbers")
+            found = [part.shape[-1] for part in parts]
+            raise ValueError(f"features: expected {group.width} numbers, as before, got {found}")
         return parts
 
     def _called(
@@ -292,7 +293,7 @@ class OwnStep:
         kinds = " or ".join(str(dtype) for dtype in dtypes)
         more = f" or {[*group.shape, 'g']}" if wide else ""
         raise (ValueError if isinstance(answer, torch.Tensor) else TypeError)(
-            f"{of}: the function returned {found}, expected a tensor {kinds} {list(group.shape)}{more} on {device}"
+            f"{of}: expected the function to return a tensor {kinds} {list(group.shape)}{more} on {device}, got {found}"
         )
 
     def _refuse(self, name: str, numbers: torch.Tensor) -> None:
@@ -310,7 +311,7 @@ class OwnStep:
         if bool(bad.any()):
             market = int(bad.nonzero()[0, 0])
             self._sums.zero_()
-            raise MarketError(f"market {market}: a reward or a feature of yours was NaN or infinite; expected numbers")
+            raise MarketError(f"market {market}: expected finite numbers, got a custom reward or feature that is not")
 
     # What environments hand out ---------------------------------------------------------------------------------------
 

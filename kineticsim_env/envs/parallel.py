@@ -261,7 +261,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
         if agent is not None and not is_one_of(agent, self.possible_agents):
-            raise ValueError(f"render_agent: expected None, {', '.join(self.possible_agents)}, got {show(agent)}")
+            allowed = ", ".join(["None", *self.possible_agents])
+            raise ValueError(f"render_agent: expected one of {allowed}, got {show(agent)}")
         return 0 if agent is None else self.possible_agents.index(agent)
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:

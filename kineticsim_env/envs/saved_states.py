@@ -187,7 +187,7 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         bad = (row[name] < low) | (row[name] > high)
         if bool(bad.any()):
             found = row[name][bad][0].item()
-            raise ValueError(f"state[{PARAMETERS!r}]: expected {low} to {high}, got {name} = {found}")
+            raise ValueError(f"state[{PARAMETERS!r}]: expected {name} from {low} to {high}, got {found}")
     edges = [torch.zeros_like(row["num_noise"]), row["first_momentum"], row["first_maker"], row["first_fundamental"]]
     counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
     disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
@@ -196,9 +196,9 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
     disorder += [total > built_in]
     most = built_in * row["max_order_qty"] + config.added_quantity
     if any(bool(bad.any()) for bad in disorder) or bool((most > MAX_STEP_QTY).any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: expected a config's, got counts of agents that no population has")
+        raise ValueError(f"state[{PARAMETERS!r}]: expected counts of a config's agents, got those of no population")
     loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
         row["window"] == 0
     )
     if bool(loose.any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: expected a window where the fundamental moves, got window = 0")
+        raise ValueError(f"state[{PARAMETERS!r}]: expected a window above 0 where the fundamental moves, got 0")

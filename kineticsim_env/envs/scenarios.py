@@ -80,16 +80,16 @@ def make_scenarios(
         table = _draw(randomise, config, check_num_scenarios(num_scenarios), check_seed(seed))
     else:
         raise TypeError(
-            f"randomise: expected a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig, got {show(randomise)}"
+            f"randomise: expected a dict such as {{'noise_spread': (6, 20)}} or a MarketConfig, got {show(randomise)}"
         )
     for name in _FIXED:
         if name not in drawn and not np.array_equal(getattr(table, name), getattr(config, name)):
-            raise ValueError(f"randomise: expected that of the config, got another {name}: {getattr(config, name)}")
+            raise ValueError(f"randomise: expected the config's {name}, {getattr(config, name)}, got another")
     _check_agents(table, config)
     if not table.per_market:
-        raise ValueError("randomise: expected two or more, got one scenario: a field with one value per scenario")
+        raise ValueError("randomise: expected two scenarios or more, got one: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:
-        raise ValueError(f"randomise: expected up to {MAX_SCENARIOS}, got {num_rows(table)} scenarios")
+        raise ValueError(f"randomise: expected up to {MAX_SCENARIOS} scenarios, got {num_rows(table)}")
     for name, values in drawn.items():
         if len(values) != num_rows(table):
             allowed = f"{num_rows(table)}, one per scenario"
@@ -132,7 +132,7 @@ def draw_task_settings(randomise: Any, task: Task, num_scenarios: int, seed: int
         except (TypeError, ValueError) as error:
             raise type(error)(f"randomise: {_OF_TASK}{error}") from error
         if drawn[name].ndim != 1:
-            raise ValueError(f"randomise: expected one per scenario, got {list(drawn[name].shape)} values of {key}")
+            raise ValueError(f"randomise: expected one value of {key} per scenario, got {list(drawn[name].shape)}")
     return drawn
 
 
@@ -189,9 +189,7 @@ def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
             for key in fields["agents"]:
                 if isinstance(key, str) and key not in here:
                     allowed = ", ".join(here) or "none"
-                    raise ValueError(
-                        f"randomise: expected those of the config, got the added agents {show(key)}: {allowed}"
-                    )
+                    raise ValueError(f"randomise: expected added agents of the config, {allowed}, got {show(key)}")
             fields["agents"] = {here.get(key, key): made for key, made in fields["agents"].items()}
         return make_config(fields)
     return randomise
@@ -238,7 +236,7 @@ def _check_agents(table: MarketConfig, config: MarketConfig) -> None:
     got, allowed = ({kind.name: (kind, made.count) for kind, made in each.agents.items()} for each in (table, config))
     if list(got.items()) != list(allowed.items()):
         said = (", ".join(f"{count} {name}" for name, (_, count) in each.items()) or "none" for each in (got, allowed))
-        raise ValueError("randomise: expected those of the config, got the added agents {}: {}".format(*said))
+        raise ValueError("randomise: expected the config's added agents, {1}, got {0}".format(*said))
 
 
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:

@@ -120,7 +120,7 @@ def _check_config(config: Any, preset: str) -> MarketConfig:
     if isinstance(config, Mapping):  # as JSON keeps a config
         return make_config(config)
     if not isinstance(config, MarketConfig):
-        raise TypeError(f"config: expected a MarketConfig, a dict of its fields, None, got {type(config).__name__}")
+        raise TypeError(f"config: expected a MarketConfig, a dict of its fields or None, got {type(config).__name__}")
     return config
 
 

@@ -131,7 +131,7 @@ class TaskValues:
             return
         if set(self.drawn) != set(like.drawn):
             found, allowed = ([f"task.{name}" for name in drawn] for drawn in (self.drawn, like.drawn))
-            raise ValueError(f"randomise: expected those of before, {allowed}, got the settings {found} of the task")
+            raise ValueError(f"randomise: expected the task's settings of before, {allowed}, got {found}")
         for name in self.names:
             if name not in like.names:
                 raise ValueError(
@@ -178,5 +178,5 @@ def _in_rows(name: str, array: np.ndarray, shape: tuple[int, int], *, many: bool
     if not fits or (name in OF_MARKETS and array.shape[1] != 1):
         of_market = f"[{markets}] or [{markets}, 1]"
         allowed = of_market if name in OF_MARKETS or not many else f"[{slots}], [{markets}, 1] or [{markets}, {slots}]"
-        raise ValueError(f"{name}: expected {allowed}, markets before learners, got {list(array.shape)} numbers")
+        raise ValueError(f"{name}: expected numbers {allowed}, markets before learners, got {list(array.shape)}")
     return array

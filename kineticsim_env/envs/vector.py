@@ -151,7 +151,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         mask, scenario = check_options(options, "reset_mask", "scenario")
         given = seed
         if not self._was_reset and mask is not None:
-            raise gym.error.ResetNeeded("reset_mask: expected a reset of all, got a mask in the first reset")
+            raise gym.error.ResetNeeded("reset_mask: expected a first reset of all markets, got a mask")
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, mask, scenario)
@@ -258,7 +258,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         """
         core = self.core
         if core.opponents is None:
-            raise ValueError("set_opponents: expected one made with them, got an environment without opponents")
+            raise ValueError("set_opponents: expected an environment made with opponents, got one without")
         core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 
     def _was_loaded(self) -> None:

@@ -64,7 +64,7 @@ class ManyPlayers:
         """
         if not isinstance(given, Mapping):
             allowed = "a dict of policies, by role or by the learner's name"
-            raise TypeError(f"policy: expected {allowed} with many learners, got {type(given).__name__}")
+            raise TypeError(f"policy: expected, with many learners, {allowed}, got {type(given).__name__}")
         known = [*envs.group_map, *envs.possible_agents]
         odd = [name for name in given if name not in known]
         if odd:

@@ -175,7 +175,7 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
     markets = check_count("num_markets", num_markets, 1)
     for name, length in lengths.items():
         if length != markets:
-            raise ValueError(f"{name}: expected num_markets = {markets}, got {length} per-market values")
+            raise ValueError(f"{name}: expected num_markets = {markets} per-market values, got {length}")
     return markets
 
 
@@ -197,12 +197,9 @@ def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]
         raise ValueError(f"slots: expected up to {most}, got {len(names)}")
     for name in names:
         if name is not None and not is_one_of(name, classes):
-            raise ValueError(f"slots: expected None, {', '.join(map(repr, classes))}, got {show(name)}")
+            raise ValueError(f"slots: expected one of None, {', '.join(map(repr, classes))}, got {show(name)}")
         if name in CLASSES and name in added:
-            raise ValueError(
-                f"slots: expected another name of the latter, got {name!r}, a class of built-in agents and one of "
-                "config.agents"
-            )
+            raise ValueError(f"slots: expected another name in config.agents, got {name!r}, a class of built-in agents")
     return names
 
 

@@ -78,9 +78,7 @@ def checked(name: str, value: Any) -> Any:
         value = value.item()
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes, bytearray, memoryview)):
         if name in ENSEMBLE_WIDE:
-            raise TypeError(
-                f"{name}: got one value per market, but it is the same for the whole ensemble: expected one value"
-            )
+            raise TypeError(f"{name}: expected one value for the whole ensemble, got one per market")
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise ValueError(f"{name}: expected one value, or one per market, got an array of shape {value.shape}")
         array = _checked_many(name, value)
@@ -142,7 +140,7 @@ def checked_regimes(name: str, value: Any) -> tuple[dict[str, Any], ...] | None:
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"{name}: expected a sequence of mappings, or None, got {show(value)}")
     if not 1 <= len(value) <= MAX_REGIMES:
-        raise ValueError(f"{name}: expected 1 to {MAX_REGIMES}, got {len(value)} regimes")
+        raise ValueError(f"{name}: expected 1 to {MAX_REGIMES} regimes, got {len(value)}")
     regimes = []
     for number, regime in enumerate(value):
         if not isinstance(regime, Mapping):

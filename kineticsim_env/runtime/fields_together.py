@@ -54,7 +54,7 @@ def check_together(config: Any) -> None:
     if np.any(off > _SHARES_NEAR):
         worst = float(total[np.argmax(off)])
         raise ValueError(
-            f"{', '.join(CLASSES)}: expected 1, or within {_SHARES_NEAR:g} of it, got shares that sum to {worst!r}"
+            f"{', '.join(CLASSES)}: expected shares that sum to 1, or within {_SHARES_NEAR:g} of it, got {worst!r}"
         )
 
 
@@ -105,7 +105,7 @@ def _check_regimes(config: Any) -> None:
     """Check every regime as if all markets were in it."""
     if config.regimes is None:
         if np.any(np.asarray(config.regime_switch_prob) > 0):
-            raise ValueError("regime_switch_prob: expected 0, got a number above 0 without regimes")
+            raise ValueError("regime_switch_prob: expected 0 without regimes, got a number above 0")
         return
     plain = {name: value for name, value in config.to_dict().items() if name not in ("regimes", "regime_switch_prob")}
     for number, regime in enumerate(config.regimes):

@@ -195,7 +195,7 @@ class LiveTensors(dict[str, torch.Tensor]):
     def _refuse(self, *given: Any, **named: Any) -> Any:
         name = repr(given[0]) if given and isinstance(given[0], str) else "..."
         raise TypeError(
-            f"tensors: expected to write into the tensor that is there, as in tensors[{name}].copy_(values), or "
+            f"tensors: expected values written into the tensor that is there, as in tensors[{name}].copy_(values), or "
             f"load_state_dict for a whole state, got another entry for {name}"
         )
 

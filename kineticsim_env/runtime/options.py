@@ -83,7 +83,7 @@ def changes_of(words: Sequence[str]) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ValueError(f"--set: expected field=value, e.g, got {word!r}. --set num_agents=64")
+            raise ValueError(f"--set: expected field=value, such as num_agents=64, got {word!r}")
         if name in changes:
             raise ValueError(f"--set: got {name!r} twice")
         try:

@@ -116,10 +116,9 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
         for name in dict.fromkeys([*ours, *theirs]):
             here, there = (words.get(name, 0) for words in (ours, theirs))
             if here != there:
+                none = "" if name in ours else f": there are no agents of a class {name} that remember"
                 raise ValueError(
-                    f"state: expected {here}, as the market here has "
-                    f"them{'' if name in ours else f': it has no agents of a class {name} that remember'}, got one "
-                    f"with {there} words of memory of {name} agents"
+                    f"state: expected {here} words of memory of {name} agents, as in the market here, got {there}{none}"
                 )
 
 
@@ -145,8 +144,8 @@ def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bo
         return [str(error)]
     if found and strict:
         raise ValueError(
-            f"state: expected one of the like, got one of something else ({'; '.join(found)}); load_state_dict(saved, "
-            "strict=False) takes it if its numbers fit"
+            f"state: expected one of an equal market, got one of something else ({'; '.join(found)}); "
+            "load_state_dict(saved, strict=False) takes it if its numbers fit"
         )
     return found
 

@@ -60,7 +60,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str], *, optional: boo
     if is_one_of(value, choices) or (optional and value is None):
         return value
     allowed = ", ".join(["None"] * optional + [repr(choice) for choice in choices])
-    raise ValueError(f"{name}: expected {allowed}, got {show(value)}")
+    raise ValueError(f"{name}: expected one of {allowed}, got {show(value)}")
 
 
 def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
@@ -69,7 +69,7 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
         return bool(value)
     if optional and value is None:
         return None
-    raise TypeError(f"{name}: expected {'True, False, None' if optional else 'True and False'}, got {show(value)}")
+    raise TypeError(f"{name}: expected {'True, False or None' if optional else 'True or False'}, got {show(value)}")
 
 
 def check_progress(value: Any) -> bool | None:

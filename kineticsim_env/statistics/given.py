@@ -83,7 +83,7 @@ def _whole(name: str, values: Any) -> torch.Tensor:
         tensor = tensor.long()
     low, high = tensor.min().item(), tensor.max().item()
     if not -_MOST < low <= high < _MOST:
-        raise ValueError(f"series: expected smaller ones, got {name!r} with numbers from 2^31 in size")
+        raise ValueError(f"series: expected numbers below 2^31 in size, got {name!r} with larger ones")
     return tensor.reshape(-1, tensor.shape[-1]).long()
 
 

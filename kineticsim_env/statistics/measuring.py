@@ -118,12 +118,12 @@ def measure_at(
         if markets is not None and markets != market.num_markets:
             raise ValueError(f"markets: expected None, got {show(markets)} with a simulator of {market.num_markets}")
         if engine != "auto" or device is not None or not (is_whole(seed) and seed == 0):
-            raise ValueError("seed, engine, device: expected these with a config, got one with a simulator")
+            raise ValueError("seed, engine, device: expected with a config alone, got one with a simulator")
         simulator = market
     else:
         raise TypeError(f"market: expected a Simulator or a MarketConfig, got {show(market)}")
     if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
-        raise MarketError("measure: expected others, got a market that has stopped; reset it first")
+        raise MarketError("measure: expected markets that run, got one that has stopped; reset it first")
     gatherings = [
         _Gathering(each, simulator.num_markets, group, simulator.device, size)
         for each, size in zip(plans, aggregates, strict=True)
@@ -173,7 +173,7 @@ def measure_series(
     given = checked_series(series)
     shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
     if check_count("aggregate", aggregate, 1) > shape[1]:
-        raise ValueError(f"aggregate: expected up to as many, got {aggregate} with series of {shape[1]} intervals")
+        raise ValueError(f"aggregate: expected up to {shape[1]}, the intervals of the series, got {aggregate}")
     gathering = _Gathering(plans, shape[0], group, device, aggregate)
     if gathering.books and (books is None or len(books[0]) != shape[0]):
         got = "none" if books is None else f"those of {len(books[0])} markets"
@@ -183,7 +183,7 @@ def measure_series(
             part.look(bid, ask)
     for name in gathering.record:
         if name not in given:
-            raise ValueError(f"series: expected with {name!r}, which the statistics need, got {', '.join(given)}")
+            raise ValueError(f"series: expected {name!r} too, which the statistics need, got {', '.join(given)}")
     size = max(_SHORTEST, _RECORDED[device.type] // shape[0]) if chunk is None else check_count("chunk", chunk, 1)
     for begin in range(0, shape[1], size):
         gathering.add({name: given[name][:, begin : begin + size] for name in gathering.record})
@@ -198,7 +198,7 @@ class _Gathering:
     ) -> None:
         size = markets if group is None else check_count("group", group, 1)
         if markets % size:
-            raise ValueError(f"group: expected divisors of {markets}, and None, got {size} with {markets} markets")
+            raise ValueError(f"group: expected a divisor of {markets}, the number of markets, or None, got {size}")
         self.plans, self.markets, self.group = plans, markets, size
         self.accumulators: dict[Hashable, Accumulator] = {}
         for part in (part for plan in plans.values() for part in plan.accumulators):

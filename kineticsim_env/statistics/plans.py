@@ -149,7 +149,7 @@ def named_statistics(statistics: Any) -> dict[str, Any]:
         if not isinstance(name, str) or not name:
             raise TypeError(f"statistics: expected {allowed}, got {show(given)}")
         if name in named:
-            raise ValueError(f"statistics: expected once, or under another name, got {name!r} twice")
+            raise ValueError(f"statistics: expected each once, or under another name, got {name!r} twice")
         named[name] = given
     if not named:
         raise ValueError("statistics: expected one or more, got none")
@@ -215,7 +215,7 @@ def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
 def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of a text such as `"kurtosis(span=10)"`."""
     listed = ", ".join(known)
-    refused = f"statistics: expected {listed}, got {show(text)}; with parameters as in 'kurtosis(span=10)'"
+    refused = f"statistics: expected one of {listed}, got {show(text)}; parameters are given as in 'kurtosis(span=10)'"
     if not isinstance(text, str):
         raise TypeError(refused)
     called = _call(text)

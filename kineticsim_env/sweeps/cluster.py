@@ -55,7 +55,7 @@ class Cluster:
         gpus = self._places("GPU")
         if engine == "cuda" and not gpus:
             self.close()
-            raise ValueError("engine: expected 'auto', 'cpu' and 'numpy', got 'cuda' on a cluster without GPUs")
+            raise ValueError("engine: expected one of 'auto', 'cpu', 'numpy', got 'cuda' on a cluster without GPUs")
         self.engine = engine if engine != "auto" else "cuda" if gpus else "cpu"
 
     def __enter__(self) -> Cluster:

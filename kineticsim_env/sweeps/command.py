@@ -88,7 +88,7 @@ def read_arguments(path: str | Path, function: Callable[..., Any], needed: Seque
     try:
         given = tomllib.loads(Path(path).read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: expected TOML: {error}") from error
+        raise ValueError(f"{path}: expected TOML, got what is none: {error}") from error
     known = tuple(inspect.signature(function).parameters)
     for name in given:
         check_name(str(path), name, known)

@@ -35,7 +35,7 @@ def market_fields(market: Any, varied: Collection[str]) -> dict[str, Any]:
     if "preset" in varied:
         if "preset" in fields or isinstance(market, MarketConfig):
             got = "a MarketConfig" if isinstance(market, MarketConfig) else f"preset {fields['preset']!r}"
-            raise ValueError(f"market: expected fields that differ from them, got {got} where the space has presets")
+            raise ValueError(f"market: expected other fields alone where the space has presets, got {got}")
     elif not isinstance(market, MarketConfig):  # so that the same market is the same plan, however it was given
         defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
         preset = PRESETS[fields.pop("preset", "paper")]
@@ -99,7 +99,7 @@ def _regimes(given: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> 
     for name, value in changes.items():
         number, field = of_regime(name) or (0, "")
         if number >= len(regimes):
-            raise ValueError(f"space: got {name!r} for a market with {len(regimes)} regimes")
+            raise ValueError(f"space: expected one of the market's {len(regimes)} regimes, got {name!r}")
         regimes[number][field] = value
     return regimes
 
@@ -113,7 +113,7 @@ def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
         owner, _, parameter = name.partition(".")
         if owner not in kinds:
             has = ", ".join(kinds) or "none"
-            raise ValueError(f"space: got {name!r} for a market without such agents; its classes are {has}")
+            raise ValueError(f"space: expected a class of the market's agents, {has}, got {name!r}")
         made = agents[kinds[owner]]
         try:
             if name in counts:

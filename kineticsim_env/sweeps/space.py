@@ -133,7 +133,7 @@ def _checked_name(name: Any, known: Sequence[str], regimes: int) -> str:
     if own is None:
         return check_name("space", name, known if not regimes else [*known, f"regimes[0 to {regimes - 1}].FIELD"])
     if own[0] >= regimes:
-        there = f"regimes[0] to regimes[{regimes - 1}]" if regimes else "none: the market has no regimes"
+        there = f"regimes[0] to regimes[{regimes - 1}]" if regimes else "no regimes, as the market has none"
         raise ValueError(f"space: expected {there}, got {name!r}")
     check_name(f"space[{name!r}]", own[1], REGIME_FIELDS)
     return name
@@ -183,11 +183,11 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
         kind = "whole numbers" if whole else "numbers"
         raise ValueError(f"space[{name!r}]: expected two {kind}, low up to high, within 2^31, got {show(dict(choice))}")
     if not is_one_of(scale, _SCALES):
-        raise ValueError(f"space[{name!r}]: expected 'linear', 'log', got the scale {show(scale)}")
+        raise ValueError(f"space[{name!r}]: expected the scale 'linear' or 'log', got {show(scale)}")
     if scale == "log" and low <= 0:
-        raise ValueError(f"space[{name!r}]: expected a number above 0, got low {show(low)} with scale 'log'")
+        raise ValueError(f"space[{name!r}]: expected low above 0 with scale 'log', got {show(low)}")
     if steps is not None and (not is_whole(steps) or not 1 <= steps <= _MOST_VALUES):
-        raise ValueError(f"space[{name!r}]: expected a whole number from 1, got steps {show(steps)}")
+        raise ValueError(f"space[{name!r}]: expected steps from 1, a whole number, got {show(steps)}")
     low, high = (int(low), int(high)) if whole else (float(low), float(high))
     if field is not None:
         _check_values(field, (low, high))
@@ -210,7 +210,7 @@ def _read_values(name: str, choice: Any) -> Dimension:
         raise TypeError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}")
     values: tuple[Any, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in choice)
     if not values:
-        raise ValueError(f"space[{name!r}]: expected one or more, got no values")
+        raise ValueError(f"space[{name!r}]: expected one value or more, got none")
     field = _field_of(name)
     if name == "agents":
         values = tuple(checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"]) for value in values)

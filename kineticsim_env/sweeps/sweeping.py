@@ -103,11 +103,11 @@ def sweep(
     place, asked = read_part(part), None if batch is None else check_count("batch", batch, 1)
     check_progress(progress)
     if folder is None and part is not None:
-        raise ValueError(f"part: expected one that all parts share, got {show(part)} without a folder")
+        raise ValueError(f"part: expected a folder that all parts share with it, got {show(part)} without one")
     if ray is not None and device is not None:
-        raise ValueError(f"device: expected None, got {show(device)} with ray: Ray gives every task its own")
+        raise ValueError(f"device: expected None with ray, got {show(device)}: Ray gives every task its own")
     if ray is not None and (not isinstance(ray, str) or not ray):
-        raise TypeError(f"ray: expected None, 'auto', 'local' and a cluster's address, got {show(ray)}")
+        raise TypeError(f"ray: expected None, 'auto', 'local' or a cluster's address, got {show(ray)}")
     found, here = None, bounds_of(place, plan.points)
     if folder is None or not (store.check_place(folder) / store.PLAN).exists():
         plan.check()

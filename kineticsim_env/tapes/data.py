@@ -91,7 +91,7 @@ def _middle2(bids: dict[int, int], asks: dict[int, int]) -> int:
     ends = [max(bids)] if bids else []
     ends += [min(asks)] if asks else []
     if not ends:
-        raise ValueError("bids and asks: expected a book with some, got no units on either side")
+        raise ValueError("bids and asks: expected a book with units, got none on either side")
     if len(ends) == 2 and ends[0] >= ends[1]:
         raise ValueError(f"bids: expected bids below all asks, got one at {ends[0]} ticks and an ask at {ends[1]}")
     return ends[0] + ends[-1]
@@ -111,12 +111,13 @@ def _row(name: str, table: dict[int, int], origin: int, levels: int) -> np.ndarr
     for price, units in table.items():
         if not 0 <= price - origin < levels:
             raise ValueError(
-                f"{name}: expected {-(levels // 2)} to {levels // 2 - 1}, the grid of {levels} ticks, got a price "
-                f"{price - origin - levels // 2:+d} ticks from the mid; leave far levels out, or take more num_levels"
+                f"{name}: expected prices {-(levels // 2)} to {levels // 2 - 1} ticks from the mid, the grid of "
+                f"num_levels, got one {price - origin - levels // 2:+d} ticks from it; leave far levels out, or take "
+                "more num_levels"
             )
         row[price - origin] = units
     if row.sum() >= 2**31:
-        raise ValueError(f"{name}: expected up to 2^31 - 1, got {row.sum()} units in all")
+        raise ValueError(f"{name}: expected up to 2^31 - 1 units in all, got {row.sum()}")
     return row.astype(np.int32)
 
 

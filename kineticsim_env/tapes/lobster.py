@@ -64,7 +64,7 @@ def write(
     """
     if not tape.is_continuous:
         raise ValueError(
-            "to_lobster: expected one of mechanism='continuous', got a tape of call auctions: LOBSTER has no message "
+            "to_lobster: expected a tape of mechanism='continuous', got one of call auctions: LOBSTER has no message "
             "for an auction's single price; to_parquet writes any tape"
         )
     levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
@@ -137,8 +137,8 @@ class _Files:
             found = messages[:count]
             if count and np.abs(found["price"]).max() >= _NO_PRICE:
                 raise ValueError(
-                    f"tick, base: expected those below {_NO_PRICE} in size, which stands for an empty level, got a "
-                    f"price of {found['price'][np.abs(found['price']).argmax()]}"
+                    f"tick, base: expected prices below {_NO_PRICE} in size, which stands for an empty level, got "
+                    f"{found['price'][np.abs(found['price']).argmax()]}"
                 )
             columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))

@@ -27,7 +27,7 @@ def make_tape(
         simulator.check_errors()
         branch = Branch(simulator, numbers)
     if bool(((branch["error"] & STOPPED) != 0).any()):
-        raise MarketError("tape: expected others, got a market that has stopped; reset it first")
+        raise MarketError("tape: expected markets that run, got one that has stopped; reset it first")
     latest = int(branch["t"].max())
     if latest + intervals >= simulator._end:
         raise MarketError(f"intervals: expected t below {simulator._end}, got {intervals} at t = {latest}; reset first")
@@ -35,8 +35,8 @@ def make_tape(
     path = None if fundamental is None else check_path("fundamental", fundamental, len(numbers), intervals)
     if path is not None and given is not None and len(given) < intervals and branch.parameter("quote_latency").any():
         raise ValueError(
-            f"fundamental: expected one interval per decision, got one beside quotes of {len(given)} decisions that "
-            "arrive after a quote_latency: a decision under way cannot be cut"
+            f"fundamental: expected one interval per decision with it, got a path beside quotes of {len(given)} "
+            "decisions that arrive after a quote_latency: a decision under way cannot be cut"
         )
     return Tape(branch, Script(intervals, given, path), progress)
 
@@ -92,5 +92,5 @@ def _whole(name: str, array: np.ndarray) -> np.ndarray:
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:
     given = check_quotes(quotes, (None, markets, slots, 4), device).cpu().numpy()
     if not len(given) or intervals % len(given):
-        raise ValueError(f"quotes: expected a number of them that divides {intervals}, got {len(given)} decisions")
+        raise ValueError(f"quotes: expected a number of decisions that divides {intervals}, got {len(given)}")
     return given.copy()

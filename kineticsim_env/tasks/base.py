@@ -229,7 +229,7 @@ class Task:
             raise TypeError(f"extras: expected a tuple of {', '.join(map(repr, EXTRAS))}, got {show(extras)}")
         if list(extras) != [name for name in EXTRAS if any(is_one_of(extra, (name,)) for extra in extras)]:
             raise ValueError(
-                f"extras: expected, each once and in this order, some of {', '.join(EXTRAS)}, got {show(extras)}"
+                f"extras: expected some of {', '.join(EXTRAS)}, each once and in this order, got {show(extras)}"
             )
         size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
         low = np.full(size, -1.0, np.float32)

@@ -87,7 +87,7 @@ def check_learners(
         role, replaced = check_learner("learners", name, config)
         if not is_whole(count) or count < 0:
             raise ValueError(f"learners[{name!r}]: expected a whole number from 0, got {show(count)}")
-        check_replaceable(f"learners[{name!r}]: got {show(count)}", count, 0, replaced, config)
+        check_replaceable(f"learners[{name!r}]", show(count), count, 0, replaced, config)
         if count <= most_slots:  # else a list of any length
             slots += [(role, replaced)] * int(count)
     first = list(dict.fromkeys(role for role, _ in slots))
@@ -95,7 +95,7 @@ def check_learners(
     roles = [role for role, _ in slots]
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
-        raise ValueError(f"learners: expected 1 to {most_slots}, got {show(total)} in all")
+        raise ValueError(f"learners: expected 1 to {most_slots} in all, got {show(total)}")
     check_targets(task, roles, task.market_config(config))
     return tuple(roles), tuple(replaced for _, replaced in slots)
 
@@ -113,19 +113,20 @@ def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str 
         classes = f", and of config.agents {', '.join(map(repr, added))}" if added else ""
         raise ValueError(f"{what}: expected one of {', '.join(map(repr, ROLES))}{classes}, got the role {show(name)}")
     if name in ROLES and name in added:
-        raise ValueError(
-            f"{what}: expected another name of the latter, got {name!r}, a role and the name of one of config.agents"
-        )
+        raise ValueError(f"{what}: expected another name in config.agents, got {name!r}, which is a role too")
     if name in added:
         return added[name], name
     return name, name if name in CLASSES else None
 
 
-def check_replaceable(got: str, count: int, already: int, replaced: str | None, config: MarketConfig) -> None:
+def check_replaceable(
+    name: str, got: str, count: int, already: int, replaced: str | None, config: MarketConfig
+) -> None:
     """Refuse learners that are more than the agents of the class that they replace.
 
     Args:
-        got: How the message begins.
+        name: The argument.
+        got: What came, for the message.
         count: How many there are.
         already: Agents of the class that others replace.
         replaced: The class, None of learners that are added.
@@ -141,7 +142,8 @@ def check_replaceable(got: str, count: int, already: int, replaced: str | None, 
         return
     if count > most:
         raise ValueError(
-            f"{got}, expected up to {most}, the {whose} that can be replaced; a config with a {how} has more"
+            f"{name}: expected up to {most}, the {whose} that can be replaced, got {got}; a config with a {how} has "
+            "more"
         )
 
 
@@ -151,7 +153,7 @@ def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> Non
     limit = limited.inventory_limit
     if "max_target" in to_trade and limit is not None and task.max_target > np.min(limit):
         raise ValueError(
-            f"max_target: expected up to the inventory limit, {np.min(limit)} with a noise learner, got "
+            f"max_target: expected up to the inventory limit, {np.min(limit)}, with a noise learner, got "
             f"{task.max_target}"
         )
     if "block_qty" in to_trade:

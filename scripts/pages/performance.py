@@ -280,7 +280,7 @@ def replaced(text: str, name: str, body: str) -> str:
         rf"(<!-- {name}: [^>]*-->\n).*?(\n<!-- end -->)", lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL
     )
     if times != 1:
-        raise ValueError(f"{name}: expected one, got {times} places for it on the page")
+        raise ValueError(f"{name}: expected one place for it on the page, got {times}")
     return found
 
 
