@@ -209,7 +209,7 @@ def test_a_state_without_events_is_refused(engine, mechanism, name):
     envs.reset(seed=1)
     saved = envs.state_dict()
     saved["parameters"][1, list(layout.PARAMS_FIELDS).index(name)] = 0
-    with pytest.raises(ValueError, match=rf"state\['parameters'\]: expected 1 to.*got {name} = 0"):
+    with pytest.raises(ValueError, match=rf"state\['parameters'\]: expected {name} from 1 to .*, got 0"):
         envs.load_state_dict(saved)
 
 

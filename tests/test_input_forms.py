@@ -353,7 +353,7 @@ def test_scenarios_have_one_way_in(engine):
     core.simulator._set_scenarios(ks.MarketConfig.preset("trading", fee=[1, 2]))
     with pytest.raises(RuntimeError, match=r"replaced without their task; use env.set_scenarios"):
         core.reset()
-    with pytest.raises(ValueError, match="scenario_params: expected 256.*got 2 rows"):
+    with pytest.raises(ValueError, match="scenario_params: expected 256 rows, .*, got 2"):
         core.live_task.hand_over()
     envs.unwrapped.set_scenarios({"fee": (3, 4)})
     core.reset()

@@ -517,7 +517,7 @@ def test_a_market_that_has_stopped_is_not_measured_as_if_it_ran():
     with pytest.raises(MarketError, match="^market 1: "):
         simulator.check_errors()
     simulator.check_errors()  # says it once
-    with pytest.raises(MarketError, match="^measure: expected others, got a market that has stopped; reset it"):
+    with pytest.raises(MarketError, match="^measure: expected markets that run, got one that has stopped; reset it"):
         ks.measure(simulator, 20, ["volume"])
     simulator.reset()
     assert ks.measure(simulator, 20, ["volume"])["volume"].value.shape == (3,)

@@ -295,7 +295,7 @@ def test_bad_actions_leave_the_state_untouched():
         before = env.state_dict()
         actions = sample(env, np.random.default_rng(0))
         for wrong, match in (
-            ({**actions, "maker_1": bad}, r"actions\['maker_1'\].*: got"),
+            ({**actions, "maker_1": bad}, r"actions\['maker_1'\].*: expected .*, got"),
             ({**actions, "momentum_0": np.zeros(4, np.float32)}, r"actions\['momentum_0'\]: .*got float32 \[4\]"),
             ({"maker_0": actions["maker_0"]}, "missing or unknown agents"),
             ({**actions, "maker_9": actions["maker_0"]}, r"unknown agents \['maker_9'\]"),

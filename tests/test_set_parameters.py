@@ -212,7 +212,7 @@ WRONG = [
     (
         {"inventory_limit": 3, "mask": [True] + [False] * (M - 1)},
         ValueError,
-        "inventory_limit: .*got 3 for some markets",
+        "inventory_limit: expected numbers in all markets, got 3 for some",
     ),
     ({"fee": 1, "mask": [True] * 3}, ValueError, r"mask: .*got"),
     ({"fee": 1, "mask": "all"}, ValueError, r"mask: .*got"),

@@ -95,7 +95,7 @@ CHANGES = [
         "spread.toml: expected one of space, .*, got 'replicats': did you mean 'replicates'?",
     ),
     ("intervals = 10", "", "spread.toml: expected a file with 'space' and 'intervals'.*got no 'intervals'"),
-    ("intervals = 10", "intervals = [", "spread.toml: Invalid value"),
+    ("intervals = 10", "intervals = [", "spread.toml: expected TOML, got what is none: Invalid value"),
     ("noise_spread", "noise_spred", "space: .*got 'noise_spred': did you mean 'noise_spread'?"),
     ("volume", "volum", "statistics: expected .*got 'volum'"),
     ('preset = "trading"', 'prest = "trading"', "market: .*got 'prest': did you mean 'preset'?"),

@@ -68,7 +68,9 @@ def test_every_flipped_bit_is_found_or_changes_nothing(folder, wanted):
 def test_a_batch_that_was_copied_over_another_is_found(folder, wanted, columns):
     found = ks.open_sweep(folder)
     found.files[0].write_bytes(found.files[1].read_bytes())
-    with pytest.raises(ValueError, match=re.escape(f"{found.files[0]}: expected what.*got a damaged table")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"{found.files[0]}: expected what this sweep has written, got a damaged table")
+    ):
         ks.open_sweep(folder).to_pandas(columns)
     assert ks.open_sweep(folder).finished == 6
     assert run(folder).to_pandas().equals(wanted[1])

@@ -96,13 +96,13 @@ def test_fields_of_regimes_and_of_a_presets_classes_are_a_space():
         ({"regimes[3].jump_size": [1, 2]}, "news", "space: expected regimes[0] to.*got 'regimes[3].jump_size'"),
         ({"regimes[0].jump_size": [1]}, "paper", "space: expected no regimes, .*got 'regimes[0].jump_size'"),
         ({"regimes[0].jump_sze": [1]}, "news", "space['regimes[0].jump_sze']: .*got 'jump_sze': did you mean 'jump"),
-        ({"regimes[0].fee": [1]}, "news", "space['regimes[0].fee']: .*got 'fee', "),
+        ({"regimes[0].fee": [1]}, "news", "space['regimes[0].fee']: expected one of max_order_qty, .*, got 'fee'"),
         ({"regimes[2].jump_prob": (0.1, 2.0)}, "news", "jump_prob: expected 0 to 1.*got 2.0"),
         ({"regimes[2].jump_size": (0.5, 2)}, "news", "space['regimes[2].jump_size']: .*got {'low': 0.5, 'high': 2}"),
         ({"regimes[2].jump_size": [None]}, "news", "jump_size: .*got None"),
         ({"preset": ["news", "trading"], "regimes[2].jump_size": [1]}, None,
          "space: expected one of the market's 0 regimes, got 'regimes[2].jump_size'"),
-        ({"regime[2].jump_size": [1]}, "news", "space: .*got 'regime[2].jump_size', "),
+        ({"regime[2].jump_size": [1]}, "news", "space: expected one of preset, .*, got 'regime[2].jump_size'"),
     ],
 )  # fmt: skip
 def test_fields_of_regimes_are_refused_in_words(space, market, said):

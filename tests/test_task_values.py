@@ -386,13 +386,13 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
-        ("Execution", {"block_qty": [10, 20]}, r"block_qty: expected \[3\].*got \[2, 1\] numbers"),
+        ("Execution", {"block_qty": [10, 20]}, r"block_qty: expected numbers \[3\] or .*, got \[2, 1\]"),
         ("Execution", {"block_qty": [10, 0, 5]}, r"block_qty: expected a whole number from 1.*got 0.0"),
         ("Execution", {"block_qty": [10, 2.5, 5]}, r"block_qty: expected a whole number.*got 2.5"),
         ("Execution", {"leftover_penalty": [1.0, float("nan"), 2.0]}, r"leftover_penalty: .*got nan"),
         ("Execution", {"max_qty": [3, 8, 8]}, r"forced_qty: expected 1 to max_qty = 3.*got 4"),
         ("Execution", {"reward_scale": [1.0, 2.0, 3.0]}, r"reward_scale: expected a number.*got"),
-        ("Execution", {"horizon": [[1, 2, 3]]}, r"horizon: expected \[3\].*got \[1, 3\] numbers"),
+        ("Execution", {"horizon": [[1, 2, 3]]}, r"horizon: expected numbers \[3\] or .*, got \[1, 3\]"),
         (
             "MarketMaking",
             {"initial_inventory": 41},
@@ -421,13 +421,17 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
         (
             "Execution",
             {"randomise": {"task.side": ["buy", "sell"]}},
-            r"randomise: expected .*got the field 'task.side'",
+            r"randomise: expected, of the task, one of .*, got 'task.side'",
         ),
         ("Execution", {"randomise": {"task.block_qty": (0, 5)}}, r"randomise: task.block_qty: expected .*got 0.0"),
         ("Execution", {"randomise": {"task.block_qty": (5.5, 9)}}, r"expected two whole numbers"),
         ("Execution", {"randomise": {"task.max_qty": (2, 9)}}, r"forced_qty: expected 1 to max_qty = .*got 4"),
         ("Execution", {"randomise": {"task.block_qty": (5, 9)}, "block_qty": [1, 2, 3]}, r"block_qty: .*got an array"),
-        ("MarketMaking", {"randomise": {"task.block_qty": (5, 9)}}, r"got the field 'task.block_qty'"),
+        (
+            "MarketMaking",
+            {"randomise": {"task.block_qty": (5, 9)}},
+            r"randomise: expected, of the task, one of .*, got 'task.block_qty'",
+        ),
         (
             "MarketMaking",
             {"inventory_penalty": torch.nested.nested_tensor([torch.zeros(2)])},

@@ -353,7 +353,9 @@ def test_states_of_something_else_are_refused():
     with pytest.raises(ValueError, match=r"state\['episode_returns'\]: expected torch.float64 \[5\].*got NoneType"):
         envs.load_state_dict(of_env)
     bare = {name: value for name, value in envs.state_dict().items() if name != "env"}
-    with pytest.raises(ValueError, match=r"state\['env'\]: .*got None, .*RecordEpisodeStatistics.*env.load_state_dict"):
+    with pytest.raises(
+        ValueError, match=r"state\['env'\]: expected .*RecordEpisodeStatistics.*, got None; .*env.load_state_dict"
+    ):
         envs.load_state_dict(bare)
     other = make(num_envs=5, max_offset=7)
     other.reset(seed=3)

@@ -106,7 +106,11 @@ CALLS = [
     (lambda: ks.MarketConfig.preset({1}), ValueError, "preset: expected .*got {1}"),
     (lambda: ks.MarketConfig.preset(memoryview(b"x")), ValueError, "preset: .*got <memory"),
     (lambda: ks.MarketConfig(tie=VOID), ValueError, "tie: .*got"),
-    (lambda: ks.MarketConfig(population=ARRAY), TypeError, "population: .*got one value per market"),
+    (
+        lambda: ks.MarketConfig(population=ARRAY),
+        TypeError,
+        "population: expected one value for the whole ensemble, got one per market",
+    ),
     (lambda: ks.MarketConfig(fee=META), TypeError, "fee: .*got tensor"),
     (lambda: ks.MarketConfig(fee=NESTED), TypeError, "fee: .*got"),
     (lambda: ks.MarketConfig(noise=SPARSE), TypeError, "noise: .*got tensor"),
@@ -169,7 +173,7 @@ CALLS = [
     (lambda: played(NESTED), TypeError, "orders: .*got torch.float32 nested"),
     (lambda: ks.block_impact(side={1}), ValueError, "side: expected one of 'buy', 'sell'.*got {1}"),
     (lambda: ks.block_impact(SPARSE), TypeError, "config: .*got tensor"),
-    (lambda: ks.block_impact(engine="numpy", progress=7), TypeError, "progress: expected True, False, None.*got 7"),
+    (lambda: ks.block_impact(engine="numpy", progress=7), TypeError, "progress: expected True, False or None, got 7"),
     (lambda: ks.env_counterfactual(ROW, len), TypeError, "make: .*got tensor"),
     (lambda: ks.env_counterfactual(torch_env, ARRAY), TypeError, "policy: .*got array"),
     (lambda: ks.env_counterfactual(lambda: gym.make("CartPole-v1"), len), ValueError, "make: .*got <"),
@@ -429,7 +433,7 @@ def test_what_a_value_is_called():
         check_count("n", -1, 0)
     with pytest.raises(ValueError, match="n: expected -2\\^63 to 4.*got 5"):
         check_count("n", 5, -(2**63), 4)
-    with pytest.raises(ValueError, match="x: expected a finite number above 0, up to 1$.*got 0"):
+    with pytest.raises(ValueError, match="x: expected a finite number above 0, up to 1, got 0$"):
         check_number("x", 0, 0.0, 1.0, above=True)
     assert type(check_number("x", np.float32(0.5))) is float and type(check_number("x", np.int8(3))) is int
     large = policies.FixedSpread(MAKER, half_spread=2**64, qty=10**20)(SEEN)  # torch takes no ints like these

@@ -164,7 +164,7 @@ def check_mask(name: str, mask: Any, markets: int, device: torch.device) -> torc
     try:
         return engine_input(name, mask, torch.bool, (markets,), device, from_anywhere=True)
     except TypeError as error:
-        raise ValueError(f"{error}, or None") from error
+        raise ValueError(str(error).replace(", got ", ", or None, got ", 1)) from error
 
 
 def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
