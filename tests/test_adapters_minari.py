@@ -119,7 +119,7 @@ def test_refusals():
     envs = RecordDataset(make(), "test-v0")
     with pytest.raises(gym.error.ResetNeeded):
         envs.step(torch.zeros(5, 4))
-    with pytest.raises(ValueError, match="dataset_id: .*got 'test-v0', which exists"):
+    with pytest.raises(ValueError, match="dataset_id: expected .*, got 'test-v0', which exists"):
         RecordDataset(make(), "test-v0")
-    with pytest.raises(TypeError, match="dataset_id: .*got 3"):
+    with pytest.raises(TypeError, match="dataset_id: expected .*, got 3"):
         RecordDataset(make(), 3)

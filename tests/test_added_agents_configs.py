@@ -46,23 +46,23 @@ NUMBER = 3
 @pytest.mark.parametrize(
     ("count", "given", "message"),
     [
-        (2.5, {}, "count: expected a whole number from 0 to 16384.*got 2.5"),
+        (2.5, {}, "count: expected a whole number from 0 to 16384, got 2.5"),
         (-1, {}, "count: .*got -1"),
-        (True, {}, "count: .*got True"),
-        (1 << 15, {}, "count: .*got 32768"),
-        (float("nan"), {}, "count: .*got nan"),
-        (3, {"lookback": 2**31}, "lookback: expected a whole number of 32 bits.*got 2147483648"),
+        (True, {}, "count: expected .*, got True"),
+        (1 << 15, {}, "count: expected .*, got 32768"),
+        (float("nan"), {}, "count: expected .*, got nan"),
+        (3, {"lookback": 2**31}, "lookback: expected a whole number of 32 bits, got 2147483648"),
         (3, {"lookback": [1, 2]}, r"lookback: expected one number, \[3\] of each agent.*got an array of shape \[2\]"),
-        (3, {"lookback": [1, 2.5, 3]}, "lookback: .*got 2.5"),
+        (3, {"lookback": [1, 2.5, 3]}, "lookback: expected .*, got 2.5"),
         (3, {"lookback": [1, None, 3]}, "lookback: .*got None"),
-        (3, {"lookback": [1, 2**70, 3]}, "lookback: .*got 1180591620717411303424"),
-        (3, {"lookback": [1, float("inf"), 3]}, "lookback: .*got inf"),
-        (3, {"lookback": [True, False, True]}, "lookback: .*got True"),
+        (3, {"lookback": [1, 2**70, 3]}, "lookback: expected .*, got 1180591620717411303424"),
+        (3, {"lookback": [1, float("inf"), 3]}, "lookback: expected .*, got inf"),
+        (3, {"lookback": [True, False, True]}, "lookback: expected .*, got True"),
         (3, {"lookback": [[1, 2, 3], [1, 2]]}, r"lookback: expected one number.*got \[\[1, 2, 3\], \[1, 2\]\]"),
-        (3, {"lookback": np.zeros((0, 3))}, r"lookback: .*got an array of shape \[0, 3\]"),
-        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: .*got an array of shape \[2, 3, 1\]"),
-        (3, {"lookback": {1, 2, 3}}, r"lookback: .*got \{1, 2, 3\}"),
-        (3, {"lookback": "abc"}, "lookback: .*got 'abc'"),
+        (3, {"lookback": np.zeros((0, 3))}, r"lookback: expected .*, got an array of shape \[0, 3\]"),
+        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: expected .*, got an array of shape \[2, 3, 1\]"),
+        (3, {"lookback": {1, 2, 3}}, r"lookback: expected .*, got \{1, 2, 3\}"),
+        (3, {"lookback": "abc"}, "lookback: expected .*, got 'abc'"),
         (3, {"lookback": None}, "lookback: .*got None"),
         (
             3,
@@ -123,14 +123,14 @@ def test_agents_that_configs_refuse():
         ([trend_follower], "agents: expected a mapping of classes.*got"),
         ({"trend_follower": 3}, "agents: expected module:name of a class, as in.*got 'trend_follower'"),
         ({len: 3}, "agents: expected a class that ks.agent has made.*got <built-in function len>"),
-        ({trend_follower: {}}, r"agents\[trend_follower\]: expected a mapping with 'count' and parameters.*got \{\}"),
+        ({trend_follower: {}}, r"agents\[trend_follower\]: expected a mapping with 'count' and parameters, got \{\}"),
         ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: expected a mapping with 'count'.*got"),
         (
             {trend_follower: ks.mix(2, look=3)},
             r"agents\[trend_follower\]: expected one of lookback, .*, got the parameter 'look'",
         ),
-        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: .*got '3'"),
-        (nine, "agents: expected up to 8.*got 9 classes"),
+        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: expected .*, got '3'"),
+        (nine, "agents: expected up to 8 classes, got 9"),
         ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: .*got 20000"),
         ({trend_follower: 16384, extreme: 1}, r"num_agents: expected .* with 1073790975 of added agents.*got 20"),
     ]
@@ -261,7 +261,7 @@ def test_a_config_of_a_stranger_imports_no_module_but_those_allowed(stranger):
         with pytest.raises(ValueError, match=message):
             ks.MarketConfig.from_dict(stored, agents_from=allowed)
     for wrong in (module, 3, [3]):
-        with pytest.raises(TypeError, match="agents_from: expected a list of names of modules, or None.*got"):
+        with pytest.raises(TypeError, match="agents_from: expected a list of names of modules, or None, got"):
             ks.MarketConfig.from_dict(stored, agents_from=wrong)
     assert not mark.exists()
     with pytest.raises(TypeError, match="fields: expected a mapping.*got 3"):
@@ -399,7 +399,7 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
         ("{file}:chartist=3,count=3", "chartist=3,count=3'"),
         ("{file}:chartist=-3", "count: .*got -3"),
         ("{file}:chartist=3,lookback=[1,2]", r"lookback: .*got an array of shape \[2\]"),
-        ("{file}:chartist=3,look=4", "expected one of lookback, max_qty.*got the parameter 'look'"),
+        ("{file}:chartist=3,look=4", "expected one of lookback, max_qty, got the parameter 'look'"),
         ("{folder}/broken.py:x=3", "broken raised ZeroDivisionError: division by zero"),
         ("{folder}/wrong.py:x=3", "wrong raised SyntaxError"),
         (

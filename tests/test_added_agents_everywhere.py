@@ -133,7 +133,7 @@ def test_what_replaces_nothing_is_refused_by_name():
         trading("numpy", opponents={"insider": [[torch.zeros_like]] * 3})
     with pytest.raises(ValueError, match="slots: expected up to 1.*got 2 that replace a at_the_best agent"):
         ks.Simulator(config, 2, engine="numpy", slots=("at_the_best", "at_the_best"))
-    with pytest.raises(ValueError, match="slots: expected one of None, 'noise', .*, 'at_the_best'.*got 'nobody'"):
+    with pytest.raises(ValueError, match="slots: expected one of None, 'noise', .*, 'at_the_best', got 'nobody'"):
         ks.Simulator(config, 2, engine="numpy", slots=("nobody",))
 
 
@@ -389,7 +389,7 @@ def test_changes_that_running_markets_cannot_take():
         "the field 'trend_follower.average'": {"trend_follower.average": 3},
         "trend_follower.lookback: expected a whole number.*got 0.5": {LOOKBACK: 0.5},
         "trend_follower.lookback: expected one value, or 2 per-market values, got 3": {LOOKBACK: [[1], [2], [3]]},
-        r"trend_follower.lookback: .*got an array of shape \[2\]": {LOOKBACK: [1, 2]},
+        r"trend_follower.lookback: expected .*, got an array of shape \[2\]": {LOOKBACK: [1, 2]},
         r"agents\[trend_follower\]: expected parameters of the class, .*, got ones of each agent": {
             LOOKBACK: [1, 2, 3, 4, 5]
         },

@@ -300,9 +300,13 @@ def test_bad_actions_leave_the_state_untouched():
             ValueError,
             r"actions\['noise'\]: expected .*got float32 \[2, 1, 2\]",
         ),
-        ({**good, "noise": good["noise"].astype(int)}, TypeError, r"actions\['noise'\]: .*got int64"),
-        ({**good, "noise": good["noise"] * np.nan}, ValueError, r"actions\['noise'\]\[0, 0, 0\]: .*got nan"),
-        ({**good, "maker": torch.zeros(2, 1, 4).double()}, TypeError, r"actions\['maker'\]: .*got torch.float64"),
+        ({**good, "noise": good["noise"].astype(int)}, TypeError, r"actions\['noise'\]: expected .*, got int64"),
+        ({**good, "noise": good["noise"] * np.nan}, ValueError, r"actions\['noise'\]\[0, 0, 0\]: expected .*, got nan"),
+        (
+            {**good, "maker": torch.zeros(2, 1, 4).double()},
+            TypeError,
+            r"actions\['maker'\]: expected .*, got torch.float64",
+        ),
     ):
         with pytest.raises(error, match=match):
             envs.step(wrong)
@@ -317,7 +321,7 @@ def test_bad_resets():
         envs.step(actions)
     with pytest.raises(gym.error.ResetNeeded, match="first reset"):
         envs.reset(options={"reset_mask": np.ones(2, bool)})
-    with pytest.raises(TypeError, match="seed: expected an int, or 2 of them.*got 'a'"):
+    with pytest.raises(TypeError, match="seed: expected an int, or 2 of them, got 'a'"):
         envs.reset(seed="a")
     with pytest.raises(gym.error.ResetNeeded, match="never reset"):  # that was no reset
         envs.step(actions)
@@ -332,16 +336,22 @@ def test_bad_resets():
 @pytest.mark.parametrize(
     ("num_envs", "learners", "kwargs", "error", "match"),
     [
-        (0, ALL, {}, ValueError, "num_envs: .*got 0"),
-        ("2", ALL, {}, TypeError, "num_envs: .*got '2'"),
+        (0, ALL, {}, ValueError, "num_envs: expected .*, got 0"),
+        ("2", ALL, {}, TypeError, "num_envs: expected .*, got '2'"),
         (2, {}, {}, ValueError, "learners: expected 1 to 32 in all, got 0"),
         (2, {"maker": 12}, {}, ValueError, r"learners\['maker'\]: expected up to 11.*got 12"),
         (2, ["maker"], {}, TypeError, "learners: .*got"),
         (2, ALL, {"copy": 1}, TypeError, "copy: .*got 1"),
-        (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: .*got 'never'"),
+        (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: expected .*, got 'never'"),
         (2, ALL, {"output": "numpy"}, TypeError, "unknown argument 'output'"),
-        (2, ALL, {"block_qty": 41}, ValueError, "block_qty: expected up to the config's inventory_limit, 40.*got 41"),
-        (2, ALL, {"config": ks.MarketConfig.preset("trading", max_quote_qty=2)}, ValueError, "forced_qty: .*got 4"),
+        (2, ALL, {"block_qty": 41}, ValueError, "block_qty: expected up to the config's inventory_limit, 40, got 41"),
+        (
+            2,
+            ALL,
+            {"config": ks.MarketConfig.preset("trading", max_quote_qty=2)},
+            ValueError,
+            "forced_qty: expected .*, got 4",
+        ),
     ],
 )
 def test_bad_arguments(num_envs, learners, kwargs, error, match):

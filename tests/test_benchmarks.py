@@ -343,8 +343,8 @@ def test_quick_ends_in_a_table(doubles, tmp_path, capsys):
         (["--sweeps", "market"], "--sweeps: expected one of markets, agents, .*, got 'market'"),
         (["--backends", "cupy"], "--backends: expected one of NumPy, torch eager, got 'cupy'"),
         (["--resume"], "--resume: expected --output with the file to go on with, got none"),
-        (["--output", "/no/such/folder/x.json"], "--output: .*got '/no/such/folder/x.json'"),
-        (["--run-seconds", "0"], "--run-seconds: .*got 0.0"),
+        (["--output", "/no/such/folder/x.json"], "--output: expected .*, got '/no/such/folder/x.json'"),
+        (["--run-seconds", "0"], "--run-seconds: expected .*, got 0.0"),
         (["report", "/no/such/file.json", "--output", "x"], "No such file"),
     ],
 )

@@ -156,14 +156,14 @@ def test_points_levels_and_truths_are_taken_or_refused_in_words(found, tmp_path)
     row = found.to_pandas().iloc[3]
     assert found.config(row) == found.config(3) == found.config(row.to_dict()) == found.config(np.int64(3))
     for level in (1.5, 90, -0.1, "x", None):
-        with pytest.raises((TypeError, ValueError), match="^level: expected a finite number from 0, up to 1.*got"):
+        with pytest.raises((TypeError, ValueError), match="^level: expected a finite number from 0, up to 1, got"):
             found.interval(level)
     assert found.interval(1) == {name: (values.min(), values.max()) for name, values in found.samples.items()}
     with pytest.raises(
-        ValueError, match="^truth: expected one of 'noise_spread', 'market_order_prob'.*got 'noise_spred'"
+        ValueError, match="^truth: expected one of 'noise_spread', 'market_order_prob', got 'noise_spred'"
     ):
         found.draw(tmp_path / "a.png", truth={"noise_spred": 3})
-    with pytest.raises(TypeError, match="^truth: expected values of noise_spread, market_order_prob.*got 3"):
+    with pytest.raises(TypeError, match="^truth: expected values of noise_spread, market_order_prob, got 3"):
         found.draw(tmp_path / "a.png", truth=3)
 
 
@@ -441,15 +441,15 @@ def test_a_series_is_calibrated_to():
 WRONG = [
     ({"target": 3}, TypeError, "target: expected a mapping of statistics to their values, what measure .*got 3"),
     ({"target": "prices"}, TypeError, "target: expected a mapping of statistics to their values.*got 'prices'"),
-    ({"target": {}}, ValueError, "statistics: expected one or more.*got none"),
+    ({"target": {}}, ValueError, "statistics: expected one or more, got none"),
     (
         {"target": {"volatilty": 1.0}},
         ValueError,
         "statistics: expected one of mean_return, volatility, .*, got 'volatilty'",
     ),
-    ({"target": {"volatility": "high"}}, ValueError, "target['volatility']: expected a number.*got 'high'"),
-    ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: expected a number.*got [1.0]"),
-    ({"target": {"volatility": True}}, ValueError, "target['volatility']: expected a number.*got True"),
+    ({"target": {"volatility": "high"}}, ValueError, "target['volatility']: expected a number, got 'high'"),
+    ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: expected a number, got [1.0]"),
+    ({"target": {"volatility": True}}, ValueError, "target['volatility']: expected a number, got True"),
     ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: expected statistics that the .*got nan"),
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1, 0.0], "autocorrelation(lag=5)": 0.2}},
@@ -459,17 +459,17 @@ WRONG = [
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1]}},
         ValueError,
-        "target['autocorrelation(lag=[1, 5])']: expected 2 numbers, for lag 1, 5.*got [0.1]",
+        "target['autocorrelation(lag=[1, 5])']: expected 2 numbers, for lag 1, 5, got [0.1]",
     ),
     (
         {"target": {"volatility": 1.0}, "statistics": ["kurtosis"]},
         ValueError,
         "target: expected one of the statistics kurtosis, got 'volatility'",
     ),
-    ({"target": [5] * 40}, ValueError, "target['kurtosis']: expected statistics that the target defines.*got nan"),
+    ({"target": [5] * 40}, ValueError, "target['kurtosis']: expected statistics that the target defines, got nan"),
     ({"target": [5.5, 6.0]}, TypeError, "series: expected whole numbers.*got 'last_price' of torch.float64 [2]"),
     ({"intervals": None}, ValueError, "intervals: expected how many the target's statistics were measured.*got None"),
-    ({"intervals": 0}, ValueError, "intervals: expected 1 to 2^31 - 1.*got 0"),
+    ({"intervals": 0}, ValueError, "intervals: expected 1 to 2^31 - 1, got 0"),
     ({"space": {"tie": ["mid", "lowest"]}}, ValueError, "space['tie']: expected a range (low, high) to .*got values"),
     (
         {"space": {"noise_spread": (3, 3)}},
@@ -486,12 +486,12 @@ WRONG = [
         ValueError,
         "space: expected .*got 'noise_spred': did you mean 'noise_spread'?",
     ),
-    ({"market": {"preset": "tradng"}}, ValueError, "preset: .*got 'tradng'"),
-    ({"simulations": 99}, ValueError, "simulations: expected 100 to 2^31 - 1.*got 99"),
-    ({"held_out": -1}, ValueError, "held_out: expected 0 to 2^31 - 1.*got -1"),
-    ({"samples": 0}, ValueError, "samples: expected 1 to 2^31 - 1.*got 0"),
-    ({"replicates": 0}, ValueError, "replicates: expected 1 to 2^31 - 1.*got 0"),
-    ({"seed": -1}, ValueError, "seed: expected 0 to 2^62.*got -1"),
+    ({"market": {"preset": "tradng"}}, ValueError, "preset: expected .*, got 'tradng'"),
+    ({"simulations": 99}, ValueError, "simulations: expected 100 to 2^31 - 1, got 99"),
+    ({"held_out": -1}, ValueError, "held_out: expected 0 to 2^31 - 1, got -1"),
+    ({"samples": 0}, ValueError, "samples: expected 1 to 2^31 - 1, got 0"),
+    ({"replicates": 0}, ValueError, "replicates: expected 1 to 2^31 - 1, got 0"),
+    ({"seed": -1}, ValueError, "seed: expected 0 to 2^62, got -1"),
     ({"seed": 1.5}, TypeError, "seed: expected .*got 1.5"),
     ({"engine": "cpp"}, ValueError, "engine: expected .*got 'cpp'"),
     ({"progress": 1}, TypeError, "progress: expected .*got 1"),
@@ -774,10 +774,10 @@ CHANGES = [
         "simulation",
         "fit.toml: expected one of target, .*, got 'simulation': did you mean 'simulations'?",
     ),
-    ("[space]", "[spaces]", "fit.toml: .*got 'spaces': did you mean 'space'?"),
+    ("[space]", "[spaces]", "fit.toml: expected .*, got 'spaces': did you mean 'space'?"),
     ("seed = 3", "seed = [", "fit.toml: "),
     ("volatility", "volatilty", "statistics: expected .*got 'volatilty'"),
-    ("intervals = 30", "", "intervals: expected how many the target's statistics were measured over.*got None"),
+    ("intervals = 30", "", "intervals: expected how many the target's statistics were measured over, got None"),
     ("simulations = 100", "simulations = 10", "simulations: expected 100.*got 10"),
 ]
 

@@ -88,12 +88,12 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
             ["--set", "agent=3"],
             "MarketConfig: expected one of num_levels, num_agents, .*, got the unknown field 'agent'",
         ),
-        (["--set", "num_levels=100"], "--set num_levels: .*got 100"),
+        (["--set", "num_levels=100"], "--set num_levels: expected .*, got 100"),
         (["--set", "agents=3"], "--set agents: expected a mapping of classes.*got 3"),
         (["--set", "agents=x:y"], "--set agents: expected a mapping of classes.*got 'x:y'"),
         (
             ["--set", "agents={'kineticsim_env.traders:order_splitter': -1}"],
-            "--set agents[order_splitter]: count: .*got -1",
+            "--set agents[order_splitter]: count: expected .*, got -1",
         ),
         (
             ["--agents", "kineticsim_env.traders:order_splitter=-1"],
@@ -101,7 +101,7 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
         ),
         (["--set", "num_agents"], "--set: expected field=value.*got 'num_agents'"),
         (["--set", "num_agents=3", "--set", "num_agents=4"], "--set: .*got 'num_agents' twice"),
-        (["--set", "tie=highest"], "tie: .*got 'highest'"),
+        (["--set", "tie=highest"], "tie: expected .*, got 'highest'"),
         (["--set", "noise=0.9"], "shares that sum to 1.2"),
         (["--set", "noise_spread=[1,2]"], "noise_spread: expected num_markets = 4 per-market values, got 2"),
         (
@@ -109,12 +109,12 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
             "--preset: expected one of continuous, news, paper, realistic, trading, got 'other'",
         ),
         (["--markets", "0"], "--markets: .*got 0"),
-        (["--auctions", "0"], "--auctions: .*got 0"),
-        (["--warmup", "-1"], "--warmup: .*got -1"),
-        (["--engine", "gpu"], "--engine: .*got 'gpu'"),
-        (["--device", "cuda"], "--device: .*got 'cuda'"),
-        (["--save", "/no/such/folder/run.npz"], "--save: .*got '/no/such/folder/run.npz'"),
-        (["--plot", "/no/such/folder/run.png"], "--plot: .*got '/no/such/folder/run.png'"),
+        (["--auctions", "0"], "--auctions: expected .*, got 0"),
+        (["--warmup", "-1"], "--warmup: expected .*, got -1"),
+        (["--engine", "gpu"], "--engine: expected .*, got 'gpu'"),
+        (["--device", "cuda"], "--device: expected .*, got 'cuda'"),
+        (["--save", "/no/such/folder/run.npz"], "--save: expected .*, got '/no/such/folder/run.npz'"),
+        (["--plot", "/no/such/folder/run.png"], "--plot: expected .*, got '/no/such/folder/run.png'"),
     ],
 )
 def test_wrong_input_is_one_line(words, said, capsys):

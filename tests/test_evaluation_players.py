@@ -288,11 +288,11 @@ def test_the_dict_of_policies_is_checked():
         (ValueError, "got too few of noise, noise_0", {"maker": hold}),
         (ValueError, "got too few of maker, maker_0, maker_1", {"maker_0": hold, **rest}),
         (ValueError, "got both of maker, maker_0, maker_1", {"maker": hold, "maker_0": hold, **rest}),
-        (TypeError, r"policy\['maker'\]: .*got 3", {"maker": 3, **rest}),
+        (TypeError, r"policy\['maker'\]: expected .*, got 3", {"maker": 3, **rest}),
         (ValueError, "a recurrent policy in several entries", {"maker_0": gru, "maker_1": gru, **rest}),
         (
             ValueError,
-            r"policy\['maker'\]: expected 4 rows.*got actions \[3, 4\]",
+            r"policy\['maker'\]: expected 4 rows, got actions \[3, 4\]",
             {"maker": lambda x: x[:3, :4], **rest},
         ),
     ]

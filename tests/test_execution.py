@@ -441,18 +441,18 @@ def test_infos_of_the_single_environment_count_forced_fills():
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [
-        ({"side": "long"}, ValueError, "side: expected one of 'random', 'buy', 'sell'.*got 'long'"),
-        ({"block_qty": 0}, ValueError, "block_qty: expected a whole number from 1 to 1048576.*got 0"),
+        ({"side": "long"}, ValueError, "side: expected one of 'random', 'buy', 'sell', got 'long'"),
+        ({"block_qty": 0}, ValueError, "block_qty: expected a whole number from 1 to 1048576, got 0"),
         ({"forced_qty": 9}, ValueError, "forced_qty: expected 1 to max_qty = 8.*got 9"),
         (
             {"reward": "pnl"},
             ValueError,
             "reward: expected one of 'shortfall', 'risk_averse', 'terminal'.*got 'pnl'",
         ),
-        ({"risk_aversion": -1.0}, ValueError, "risk_aversion: expected a finite number from 0.*got -1.0"),
-        ({"leftover_penalty": np.inf}, ValueError, "leftover_penalty: .*got inf"),
+        ({"risk_aversion": -1.0}, ValueError, "risk_aversion: expected a finite number from 0, got -1.0"),
+        ({"leftover_penalty": np.inf}, ValueError, "leftover_penalty: expected .*, got inf"),
         ({"inventory_limit": 40}, TypeError, "unknown argument 'inventory_limit'"),
-        ({"replace": "maker"}, ValueError, "replace: expected one of None, 'noise'.*got 'maker'"),
+        ({"replace": "maker"}, ValueError, "replace: expected one of None, 'noise', got 'maker'"),
         ({"config": ks.MarketConfig.preset("trading", inventory_limit=29)}, ValueError, "block_qty: expected .*got 30"),
         (
             {"config": ks.MarketConfig.preset("trading", max_quote_qty=3)},

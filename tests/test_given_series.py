@@ -80,7 +80,7 @@ WRONG = {
 @pytest.mark.parametrize("form", WRONG)
 def test_what_is_no_series_is_refused_by_its_name(form):
     values, said = WRONG[form]
-    with pytest.raises((TypeError, ValueError), match="^series: .*got 'last_price' ") as caught:
+    with pytest.raises((TypeError, ValueError), match="^series: expected .*, got 'last_price' ") as caught:
         volatility(values)
     assert mentions(str(caught.value), said)
 

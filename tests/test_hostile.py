@@ -39,9 +39,9 @@ def test_slots_without_an_order(slots):
 
 
 def test_ragged_seeds_and_a_wrong_validate():
-    with pytest.raises(ValueError, match=r"seed: expected an int, or 2 of them.*got \[\[1\], \[2, 3\]\]"):
+    with pytest.raises(ValueError, match=r"seed: expected an int, or 2 of them, got \[\[1\], \[2, 3\]\]"):
         ks.Simulator(num_markets=2, engine="numpy", seed=[[1], [2, 3]])
-    with pytest.raises(TypeError, match=r"validate: expected True or False.*got 'yes'"):
+    with pytest.raises(TypeError, match=r"validate: expected True or False, got 'yes'"):
         ks.Simulator(engine="numpy", validate="yes")
 
 

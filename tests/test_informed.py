@@ -161,7 +161,7 @@ def test_own_features_clones_and_states():
     for state, to in ((saved, plain), (plain.state_dict(), envs)):
         with pytest.raises(ValueError, match="extras"):
             to.load_state_dict(state)
-    with pytest.raises(TypeError, match="see_fundamental: .*got 1"):
+    with pytest.raises(TypeError, match="see_fundamental: expected .*, got 1"):
         make_vec(see_fundamental=1)
 
 

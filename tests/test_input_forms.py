@@ -270,7 +270,7 @@ def test_a_launch_asserts_what_memory_safety_depends_on(engine):
     ):
         with pytest.raises(ValueError, match=f"actions: .*got .*{said}"):
             core.step(actions=bad)
-    with pytest.raises(ValueError, match="actions: .*got None"):
+    with pytest.raises(ValueError, match="actions: expected .*, got None"):
         core.step(choices=torch.zeros(4, 2, dtype=torch.int64, device=device))
 
 

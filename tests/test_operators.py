@@ -562,8 +562,8 @@ def test_a_step_by_hand_looks_at_every_tensor(engine):
     for wrong_state, wrong_tables in ((state[:-1], tables), (state, tables[:-1]), ([*state, state[0]], tables)):
         assert_refuses(step, [wrong_state, wrong_tables, actions, number], tensors, "expected .* tensors, got")
     for wrong, said in (
-        (actions.double(), "actions: .*got Double"),
-        (actions.long(), "actions: .*got Long"),
+        (actions.double(), "actions: expected .*, got Double"),
+        (actions.long(), "actions: expected .*, got Long"),
         (actions[:-1], "actions: .*got"),
         (actions[:, :3], "expected 4 numbers or more for each of 7 slots, got "),
         (actions.reshape(-1)[:-1], "actions: expected 4 numbers or more for each of 7 slots, got 27"),

@@ -390,10 +390,10 @@ def good(*_):
         ),
         ({"features": [lambda a: a.cash[:, None, None]]}, ValueError, r"features\[0\]: .* \[5, 1, 1\]"),
         ({"features": [lambda a: a.cash[:, None][:, :0]]}, ValueError, r"features\[0\]: .* \[5, 0\]"),
-        ({"features": good}, TypeError, r"features: expected a list of functions of after.*got function"),
-        ({"features": [good, 7]}, TypeError, r"features\[1\]: expected a list of functions of after.*got int 7"),
+        ({"features": good}, TypeError, r"features: expected a list of functions of after, got function"),
+        ({"features": [good, 7]}, TypeError, r"features\[1\]: expected a list of functions of after, got int 7"),
         ({"features": "mid"}, TypeError, r"features: expected a list.*got str"),
-        ({"terminate": 3}, TypeError, r"terminate: expected a function of before and after.*got int 3"),
+        ({"terminate": 3}, TypeError, r"terminate: expected a function of before and after, got int 3"),
         ({"terminate": {"maker": good}}, TypeError, r"terminate: expected a function.*got a dict"),
         (
             {"reward": {"maker": good}},

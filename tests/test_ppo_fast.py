@@ -572,5 +572,5 @@ def test_two_processes_train_one_policy(ppo, tmp_path):
 
 def test_markets_must_divide_among_processes(ppo, monkeypatch):
     monkeypatch.setattr(ppo, "RANKS", 3)
-    with pytest.raises(SystemExit, match="--num-envs: expected multiples of the 3 processes.*got 8"):
+    with pytest.raises(SystemExit, match="--num-envs: expected multiples of the 3 processes, got 8"):
         ppo.Args(num_envs=8).fill_in(on_gpu=False)

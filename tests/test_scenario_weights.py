@@ -279,13 +279,13 @@ def test_the_ended_episodes_scenario_is_in_the_infos(engine, mode, own, markets)
 @pytest.mark.parametrize(
     ("weights", "error", "match"),
     [
-        ([1, 2], ValueError, r"weights: expected 5 finite numbers from 0, one of them above it, or None.*got \[2\]"),
+        ([1, 2], ValueError, r"weights: expected 5 finite numbers from 0, one of them above it, or None, got \[2\]"),
         (np.ones((5, 1)), ValueError, r"weights: expected .*got \[5, 1\]"),
         (3, ValueError, r"weights: expected .*got \[\]"),
         ([0, 0, 0, 0, 0], ValueError, "weights: expected .*got 0 for all scenarios"),
         ([1, 1, -1, 1, 1], ValueError, "weights: expected .*got -1.0 for scenario 2"),
-        ([1, 1, 1, np.nan, 1], ValueError, "weights: .*got nan for scenario 3"),
-        (torch.tensor([1, 1, 1, 1, torch.inf]), ValueError, "weights: .*got inf for scenario 4"),
+        ([1, 1, 1, np.nan, 1], ValueError, "weights: expected .*, got nan for scenario 3"),
+        (torch.tensor([1, 1, 1, 1, torch.inf]), ValueError, "weights: expected .*, got inf for scenario 4"),
         (["a"] * 5, TypeError, "weights: .*got"),
         (np.ones(5, complex), TypeError, "weights: .*got"),
         (torch.ones(5, dtype=torch.complex64), TypeError, "weights: .*got"),
@@ -310,18 +310,18 @@ def test_weights_are_refused_at_the_door(weights, error, match):
 @pytest.mark.parametrize(
     ("scenario", "error", "match"),
     [
-        (5, ValueError, "scenario: expected -1 to 4, an int or 8 of them.*got 5"),
+        (5, ValueError, "scenario: expected -1 to 4, an int or 8 of them, got 5"),
         (-2, ValueError, "scenario: expected .*got -2"),
-        (2**70, ValueError, "scenario: .*got 118"),
+        (2**70, ValueError, "scenario: expected .*, got 118"),
         (True, TypeError, "scenario: expected .*got True"),
         (1.0, TypeError, "scenario: expected .*got 1.0"),
         ("1", TypeError, "scenario: expected .*got '1'"),
         ([1, 2], ValueError, r"scenario: expected .*got \[1, 2\]"),
         (np.arange(8), ValueError, "scenario: expected .*got 5"),
-        (np.arange(8.0), TypeError, "scenario: .*got array"),
-        (torch.arange(8.0), TypeError, "scenario: .*got torch.float32"),
+        (np.arange(8.0), TypeError, "scenario: expected .*, got array"),
+        (torch.arange(8.0), TypeError, "scenario: expected .*, got torch.float32"),
         (torch.full((8,), -5), ValueError, "scenario: expected .*got -5"),
-        (torch.ones(8, dtype=torch.int64, device="meta"), TypeError, "scenario: .*got torch.int64"),
+        (torch.ones(8, dtype=torch.int64, device="meta"), TypeError, "scenario: expected .*, got torch.int64"),
     ],
 )
 def test_scenarios_are_refused_at_the_door(scenario, error, match):
@@ -381,7 +381,7 @@ def test_thresholds_that_no_weights_have_are_refused(engine):
         with pytest.raises(ValueError, match=r"state\['scenario_thresholds'\]: expected rising numbers.*got"):
             envs.load_state_dict({**saved, "scenario_thresholds": wrong})
     for wrong in (good[:4], good.int(), None):
-        with pytest.raises((TypeError, ValueError), match=r"state\['scenario_thresholds'\]: .*got"):
+        with pytest.raises((TypeError, ValueError), match=r"state\['scenario_thresholds'\]: expected .*, got"):
             envs.load_state_dict({**saved, "scenario_thresholds": wrong})
     without = {name: value for name, value in saved.items() if name != "scenario_thresholds"}
     with pytest.raises(ValueError, match="missing or unknown names .*scenario_thresholds"):

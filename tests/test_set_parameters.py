@@ -199,15 +199,19 @@ WRONG = [
         )
         for name in "num_levels population arrivals mechanism interval beat regimes num_agents noise maker".split()
     ),
-    ({"fee": "a"}, TypeError, r"fee: expected a number.*got 'a' \(str\)"),
-    ({"fee": 2**21}, ValueError, "fee: expected -1048576 to 1048576.*got 2097152"),
+    ({"fee": "a"}, TypeError, r"fee: expected a number, got 'a' \(str\)"),
+    ({"fee": 2**21}, ValueError, "fee: expected -1048576 to 1048576, got 2097152"),
     ({"fee": 2**21, "mask": [False] * M}, ValueError, "fee: expected .*got 2097152"),
     ({"fee": [1, 2]}, ValueError, f"fee: expected one value, or {M} per-market values, got 2"),
-    ({"init_price": 127}, ValueError, "init_price: expected 1 to num_levels - 2 = 126.*got 127"),
+    ({"init_price": 127}, ValueError, "init_price: expected 1 to num_levels - 2 = 126, got 127"),
     ({"max_order_qty": 65535, "fee": 0.5}, ValueError, "fee: expected a whole number.*got 0.5"),
     ({"window": 0}, ValueError, "window: expected a window above 0 when walk_prob or jump_prob.*got 0"),
-    ({"window": 0, "walk_prob": 0, "jump_prob": 0}, ValueError, "window: .*got 0 for a market whose grid follows"),
-    ({"quote_latency": 3}, ValueError, "quote_latency: expected 0 where mechanism is 'call'.*got 3"),
+    (
+        {"window": 0, "walk_prob": 0, "jump_prob": 0},
+        ValueError,
+        "window: expected .*, got 0 for a market whose grid follows",
+    ),
+    ({"quote_latency": 3}, ValueError, "quote_latency: expected 0 where mechanism is 'call', got 3"),
     ({"regime_switch_prob": 0.5}, ValueError, "regime_switch_prob: expected 0 without regimes, got a number above 0"),
     (
         {"inventory_limit": 3, "mask": [True] + [False] * (M - 1)},

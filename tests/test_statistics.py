@@ -94,11 +94,11 @@ def test_a_bootstrap_of_few_markets_and_of_undefined_values():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"confidence": 1.0}, ValueError, "confidence: expected above 0 and below 1.*got 1.0"),
+        ({"confidence": 1.0}, ValueError, "confidence: expected above 0 and below 1, got 1.0"),
         ({"confidence": 0}, ValueError, "confidence: expected .*got 0"),
         ({"resamples": 0}, ValueError, "resamples: expected 1.*got 0"),
         ({"seed": -1}, ValueError, "seed: .*got -1"),
-        ({"statistic": 3}, TypeError, "statistic: expected a function.*got 3"),
+        ({"statistic": 3}, TypeError, "statistic: expected a function, got 3"),
     ],
 )
 def test_a_bootstrap_refuses(arguments, error, said):
@@ -143,7 +143,7 @@ def test_masked_values_are_left_out():
     assert statistics.mean_and_error(values) == statistics.mean_and_error([1, 2])
     assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval([1, 2])
     assert np.isnan(arrays.volatility(values))
-    with pytest.raises(TypeError, match="^values: expected numbers.*got"):
+    with pytest.raises(TypeError, match="^values: expected numbers, got"):
         statistics.mean_and_error(["a"])
 
 

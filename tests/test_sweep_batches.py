@@ -184,7 +184,7 @@ def test_names_of_columns_are_plain_and_never_overwrite_the_space():
     columns = [f"{name}{ending}" for name in names for ending in ("", "_error", "_half_width")]
     assert list(table) == ["point", "noise_spread", *columns, "stopped"]
     with pytest.raises(
-        ValueError, match="statistics: .*got 'noise', whose column 'noise_spread' the table has already"
+        ValueError, match="statistics: expected .*, got 'noise', whose column 'noise_spread' the table has already"
     ):
         ks.sweep({"noise_spread": [3]}, 5, {"noise": of_series(lambda price: price[:, :1], "last_price",
                                                                labels=("spread",))}, **given)  # fmt: skip

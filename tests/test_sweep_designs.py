@@ -107,7 +107,7 @@ def test_ranges_take_both_ends_and_nothing_beyond():
 
 def test_values_may_come_twice_in_a_list_only():
     assert design({"noise_spread": [3, 3, 4], "tie": ["mid"] * 3}, "list").points == 3
-    with pytest.raises(ValueError, match=r"space\['noise_spread'\]: expected each value once.*got 3 twice"):
+    with pytest.raises(ValueError, match=r"space\['noise_spread'\]: expected each value once, got 3 twice"):
         design({"noise_spread": [3, 4, 3]}, "grid")
 
 
@@ -172,8 +172,8 @@ def test_a_plan_takes_no_memory_for_its_points():
 
 
 SPACES = [
-    ({}, "space: expected at least one field.*got an empty mapping"),
-    ([1], "space: expected a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}.*got [1]"),
+    ({}, "space: expected at least one field, got an empty mapping"),
+    ([1], "space: expected a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}, got [1]"),
     (
         {"noise_spred": [3]},
         "space: expected one of preset, num_levels, .*, got 'noise_spred': did you mean 'noise_spread'?",
@@ -184,22 +184,22 @@ SPACES = [
     ({"noise_spread": "3"}, "space['noise_spread']: expected (low, high).*got '3'"),
     ({"noise_spread": []}, "space['noise_spread']: expected one value or more, got none"),
     ({"noise_spread": (3, 4, 5)}, "space['noise_spread']: expected (low, high).*got (3, 4, 5)"),
-    ({"noise_spread": (5, 3)}, "expected two whole numbers, low up to high, within 2^31.*got {'low': 5, 'high': 3}"),
+    ({"noise_spread": (5, 3)}, "expected two whole numbers, low up to high, within 2^31, got {'low': 5, 'high': 3}"),
     ({"noise_spread": (2.5, 3)}, "expected two whole numbers.*got {'low': 2.5, 'high': 3}"),
     ({"walk_prob": (0, float("nan"))}, "expected two numbers.*got {'low': 0, 'high': nan}"),
-    ({"walk_prob": (0, 1.5)}, "walk_prob: expected 0 to 1.*got 1.5"),
-    ({"noise_spread": [3, 40000]}, "noise_spread: expected 0 to 32767.*got 40000"),
-    ({"noise_spread": [3, "4"]}, "noise_spread: expected a number.*got '4' (str)"),
-    ({"noise_spread": [3, None]}, "noise_spread: expected a number.*got None (NoneType)"),
-    ({"num_levels": [64, 7]}, "num_levels: expected 8 to 8192.*got 7"),
-    ({"tie": (1, 2)}, "space['tie']: expected a list of values.*got a range"),
+    ({"walk_prob": (0, 1.5)}, "walk_prob: expected 0 to 1, got 1.5"),
+    ({"noise_spread": [3, 40000]}, "noise_spread: expected 0 to 32767, got 40000"),
+    ({"noise_spread": [3, "4"]}, "noise_spread: expected a number, got '4' (str)"),
+    ({"noise_spread": [3, None]}, "noise_spread: expected a number, got None (NoneType)"),
+    ({"num_levels": [64, 7]}, "num_levels: expected 8 to 8192, got 7"),
+    ({"tie": (1, 2)}, "space['tie']: expected a list of values, got a range"),
     ({"tie": ["mid", "high"]}, "tie: expected one of 'lowest', 'mid', got 'high'"),
     (
         {"preset": ["trading", "news2"]},
         "space['preset']: expected one of paper, trading, continuous, news, .*, got 'news2'",
     ),
-    ({"trend_follower.lookback": [1.5]}, "trend_follower.lookback: expected a whole number of 32 bits.*got 1.5"),
-    ({"noise_spread": {"low": 1, "hihg": 2}}, "space['noise_spread']: .*got 'hihg': did you mean 'high'?"),
+    ({"trend_follower.lookback": [1.5]}, "trend_follower.lookback: expected a whole number of 32 bits, got 1.5"),
+    ({"noise_spread": {"low": 1, "hihg": 2}}, "space['noise_spread']: expected .*, got 'hihg': did you mean 'high'?"),
     ({"noise_spread": {"values": [1], "low": 2}}, "expected nothing beside 'values'"),
     ({"walk_prob": {"low": 0, "high": 1, "scale": "log"}}, "expected low above 0 with scale 'log', got 0"),
     ({"walk_prob": {"low": 0.1, "high": 1, "scale": "ln"}}, "expected the scale 'linear' or 'log', got 'ln'"),
@@ -217,13 +217,13 @@ def test_wrong_spaces_are_refused_in_words(space, said):
 
 DESIGNS = [
     ({"kind": "gird"}, "design: expected one of 'grid', 'random', 'sobol', 'list', got 'gird'"),
-    ({"kind": "random"}, "points: expected how many to draw.*got None with design='random'"),
+    ({"kind": "random"}, "points: expected how many to draw, got None with design='random'"),
     ({"kind": "random", "points": 0}, "points: expected 1 to 2^31 - 1.*got 0"),
     ({"kind": "grid", "points": 5}, "points: expected None, got 5 with design='grid': there are 44"),
-    ({"kind": "random", "points": 5, "seed": -1}, "design_seed: expected 0 to 2^63 - 1.*got -1"),
+    ({"kind": "random", "points": 5, "seed": -1}, "design_seed: expected 0 to 2^63 - 1, got -1"),
     ({"kind": "grid", "space": {"walk_prob": (0, 1)}}, "space['walk_prob']: expected a list of values, or a range "
                                                        "with 'steps'.*got a range with design='grid'"),
-    ({"kind": "list"}, "space['noise_spread']: expected a list of values.*got a range with design='list'"),
+    ({"kind": "list"}, "space['noise_spread']: expected a list of values, got a range with design='list'"),
     ({"kind": "list", "space": {"noise_spread": [1, 2], "tie": ["mid"]}}, "space: expected lists of one length with "
                                                                           "design='list', got lengths "
                                                                           "{'noise_spread': 2, 'tie': 1}"),
@@ -244,18 +244,21 @@ def test_wrong_designs_are_refused_in_words(asked, said):
 
 
 PLANS = [
-    ({"market": 3}, "market: expected a MarketConfig, a preset, or a mapping of fields.*got 3"),
+    ({"market": 3}, "market: expected a MarketConfig, a preset, or a mapping of fields, got 3"),
     ({"market": "tradin"}, "preset: expected .*got 'tradin'"),
-    ({"market": {"num_agent": 3}}, "market: .*got 'num_agent': did you mean 'num_agents'?"),
-    ({"market": ks.MarketConfig(fee=[1, 2])}, "market: expected one value for all.*got fee per market"),
+    ({"market": {"num_agent": 3}}, "market: expected .*, got 'num_agent': did you mean 'num_agents'?"),
+    ({"market": ks.MarketConfig(fee=[1, 2])}, "market: expected one value for all, got fee per market"),
     (
         {"market": "trading", "space": {"preset": ["news"]}},
         "market: expected other fields alone where the space has presets, got preset 'trading'",
     ),
     ({"statistics": ["kurtossis"]}, "statistics: expected .*got 'kurtossis'"),
-    ({"statistics": {"noise_spread": "volume"}}, "statistics: .*got 'noise_spread', whose column 'noise_spread' "),
+    (
+        {"statistics": {"noise_spread": "volume"}},
+        "statistics: expected .*, got 'noise_spread', whose column 'noise_spread' ",
+    ),
     ({"intervals": 0}, "intervals: expected 1 to.*got 0"),
-    ({"replicates": 1.5}, "replicates: expected a whole number from 1.*got 1.5"),
+    ({"replicates": 1.5}, "replicates: expected a whole number from 1, got 1.5"),
     ({"warm_up": -1}, "warm_up: expected 0 to.*got -1"),
     ({"common": 1}, "common: expected True or False, got 1"),
     ({"seed": 2**63 - 1, "replicates": 2}, "seed: expected seeds of all markets below.*got 9223372036854775807"),
@@ -279,7 +282,7 @@ CHECKS = [
     ({"space": {"trend_follower.lookback": [3], "agents": [None, {trend_follower: 2}]}},
      "space: expected a class of the market's agents, none, got 'trend_follower.lookback'"),
     ({"space": {"trend_follower.count": [3, 20000]}, "market": {"agents": {trend_follower: 1}}},
-     "trend_follower.count: expected a whole number from 0 to 16384.*got 20000"),
+     "trend_follower.count: expected a whole number from 0 to 16384, got 20000"),
 ]  # fmt: skip
 
 

@@ -296,6 +296,6 @@ def test_what_set_task_refuses():
             ValueError, match=f"set_task: expected one of reward, mark, inventory.*, got the field '{name}'"
         ):
             envs.set_task(**{name: value})
-    with pytest.raises(ValueError, match="reward_scale: .*got 0"):
+    with pytest.raises(ValueError, match="reward_scale: expected .*, got 0"):
         envs.set_task(reward="pnl", reward_scale=0)
     assert envs.core.task.reward == "inventory"
