@@ -232,7 +232,7 @@ def test_classes_that_nobody_can_import():
         pickle.dumps(config)
     wrong = {
         "__main__:nobody": "this one was declared in a notebook or a script; write it into a file of its own",
-        "nowhere:nobody": "no module 'nowhere' is found, .* put the folder of its file on sys.path",
+        "nowhere:nobody": "expected a class that can be imported, .*no module 'nowhere' is found: put the folder of its file on sys.path",
         "agent_classes:CLASSES": r"which is \(<agent .*, expected what ks.agent has made",
         "agent_classes": "expected module:name of a class",
         "a b:c": "expected module:name of a class",
@@ -426,7 +426,7 @@ def test_words_that_the_command_line_refuses(traders, word, message, capsys):
 
 def test_agents_are_given_in_one_way(traders, capsys):
     assert run("--agents", f"{traders}:idle=1", "--agents", f"{traders}:idle=2") == 2
-    assert "--agents: .*got 'idle' twice" in capsys.readouterr().err
+    assert "--agents: expected one mix of each class, got 'idle' twice" in capsys.readouterr().err
     assert run("--agents", f"{traders}:idle=1", "--set", "agents=None") == 2
     assert "agents: expected --set agents=... or --agents, got both" in capsys.readouterr().err
 

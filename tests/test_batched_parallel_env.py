@@ -343,7 +343,7 @@ def test_bad_resets():
         (2, ["maker"], {}, TypeError, "learners: .*got"),
         (2, ALL, {"copy": 1}, TypeError, "copy: .*got 1"),
         (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: expected .*, got 'never'"),
-        (2, ALL, {"output": "numpy"}, TypeError, "unknown argument 'output'"),
+        (2, ALL, {"output": "numpy"}, TypeError, "got the unknown argument 'output'"),
         (2, ALL, {"block_qty": 41}, ValueError, "block_qty: expected up to the config's inventory_limit, 40, got 41"),
         (
             2,

@@ -111,7 +111,7 @@ def test_what_is_no_argument_is_refused_by_name(make, name):
 @pytest.mark.parametrize("name", ["autoreset_mode", "stagger", "copy", "validate"])
 @pytest.mark.parametrize("make", [TradingEnv, MarketParallelEnv])
 def test_one_market_has_no_settings_of_many(make, name):
-    with pytest.raises(TypeError, match=f"environment: unknown argument '{name}'"):
+    with pytest.raises(TypeError, match=f"environment: expected one of .*, got the unknown argument '{name}'"):
         make(**{name: getattr(EnvSettings, name)}, engine="numpy")
 
 

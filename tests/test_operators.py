@@ -411,7 +411,7 @@ def test_what_cannot_be_compiled_says_why():
     action = torch.zeros(M, 4)
     for kwargs, why in (
         ({"engine": "numpy"}, "engine 'numpy' cannot be compiled"),
-        ({"engine": "cpu", "output": "numpy"}, "output='numpy' in a compiled program"),
+        ({"engine": "cpu", "output": "numpy"}, "expected output='torch' in a compiled program, got output='numpy'"),
     ):
         envs = make(**kwargs)
         refused(compiled(lambda action: envs.step(action), "aot_eager"), action, match=why)  # noqa: B023

@@ -502,7 +502,7 @@ def test_the_slots_stay():
     envs = make(opponents={"maker": [TIGHT]})
     with pytest.raises(ValueError, match=r"opponents: expected slots of the roles \['maker'\], got \['trader'\]"):
         envs.set_opponents({"trader": [chasing]})
-    with pytest.raises(ValueError, match="expected \\['maker'\\]"):
+    with pytest.raises(ValueError, match="expected slots of the roles \\['maker'\\], got "):
         envs.set_opponents({"maker": [[TIGHT], [TIGHT]]})
     with pytest.raises(ValueError, match="set_opponents: expected an environment made with opponents, got one without"):
         make().set_opponents({"maker": [TIGHT]})
@@ -743,7 +743,7 @@ def test_what_a_policy_raises_says_whose_it_is():
 def test_compiled_programs_refuse_opponents():
     envs = make(engine="cpu", opponents={"maker": [TIGHT]})
     envs.reset(seed=1)
-    with pytest.raises(Exception, match="or opponents, in a compiled program"):
+    with pytest.raises(Exception, match="no opponents in a compiled program, got .* or opponents"):
         torch.compile(lambda action: envs.step(action)[1], backend="eager", fullgraph=True)(torch.zeros(MARKETS, 4))
 
 

@@ -397,7 +397,8 @@ def test_states_and_shared_statistics():
 def test_what_they_refuse():
     for wrapper in (RecordEpisodeStatistics, NormalizeObservation, NormalizeReward):
         with pytest.raises(
-            ValueError, match=f"{wrapper.__name__}: .*got .* output 'numpy', .*gymnasium.wrappers.vector"
+            ValueError,
+            match=f"{wrapper.__name__}: expected output='torch' .*gymnasium.wrappers.vector.*, got .* output 'numpy'",
         ):
             wrapper(make("numpy"))
     for arguments in ({"epsilon": 0}, {"clip": -1.0}, {"clip": float("nan")}):
