@@ -137,7 +137,8 @@ def test_a_file_that_is_not_there_is_named(file, capsys):
     capsys.readouterr()
     file.write_text(file.read_text().replace("intervals = 10", "intervals = 11"))
     assert refused(["sweep", "spread.toml"], capsys).startswith(
-        "error: --folder: expected the same sweep, or another folder, got 'results', where another sweep is: intervals is 10 there and 11 here"
+        "error: --folder: expected the same sweep, or another folder, got 'results', where another sweep is: "
+        "intervals is 10 there and 11 here"
     )
 
 
