@@ -233,7 +233,7 @@ def test_classes_that_nobody_can_import():
     wrong = {
         "__main__:nobody": "this one was declared in a notebook or a script; write it into a file of its own",
         "nowhere:nobody": "a class that can be imported, .*no module 'nowhere' is found: put the folder of",
-        "agent_classes:CLASSES": r"which is \(<agent .*, expected what ks.agent has made",
+        "agent_classes:CLASSES": r"expected what ks.agent has made, got .*, which is \(<agent ",
         "agent_classes": "expected module:name of a class",
         "a b:c": "expected module:name of a class",
         ":x": "expected module:name of a class",
