@@ -72,7 +72,7 @@ class Args:
         """Return how many learners of each role there are."""
         pairs = [word.partition("=") for word in self.learners]
         if not all(number.isdigit() for _, _, number in pairs):
-            raise SystemExit(f"--learners: got {' '.join(self.learners)}, allowed are words such as maker=2")
+            raise SystemExit(f"--learners: expected words such as maker=2, got {' '.join(self.learners)}")
         return {role: int(number) for role, _, number in pairs}
 
     def task(self) -> dict[str, Any]:

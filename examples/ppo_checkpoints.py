@@ -99,12 +99,12 @@ def read(path: Path, device: torch.device) -> dict[str, Any]:
         reason = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(f"is damaged, or no checkpoint ({reason})") from error
     if not isinstance(saved, dict):
-        raise ValueError(f"is no checkpoint of this example: it holds a {type(saved).__name__}, allowed is a dict")
+        raise ValueError(f"is no checkpoint of this example: it holds a {type(saved).__name__}, expected a dict")
     for name, kind in KINDS.items():
         if name not in saved:
             raise ValueError(f"is no checkpoint of this example, or an older one's: its entry {name!r} is missing")
         if not isinstance(saved[name], kind) or isinstance(saved[name], bool):
-            raise ValueError(f"has an entry {name!r} of {type(saved[name]).__name__}, allowed is {kind.__name__}")
+            raise ValueError(f"has an entry {name!r} of {type(saved[name]).__name__}, expected {kind.__name__}")
     return saved
 
 
@@ -122,7 +122,7 @@ def check_run(saved: Mapping[str, Any], trainer: Any, ranks: int) -> None:
 def check_contents(saved: Mapping[str, Any], trainer: Any) -> dict[str, Any]:
     """Refuse entries that do not fit the trainer; returns the progress."""
     if saved["update"] < 0:
-        raise ValueError(f"has update = {saved['update']}, allowed is 0 or more")
+        raise ValueError(f"has update = {saved['update']}, expected 0 or more")
     check_tensors("networks", saved["networks"], trainer.networks.state_dict())
     states, here = saved["optimizer"].get("state"), trainer.optimizer.state_dict()["state"]
     if not isinstance(states, dict) or list(states) != list(here):
@@ -139,7 +139,7 @@ def check_contents(saved: Mapping[str, Any], trainer: Any) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         fits = False
     if not fits:
-        raise ValueError("has an entry 'progress' that is none: allowed are a curve, seconds and evaluating, as JSON")
+        raise ValueError("has an entry 'progress' that is none: expected a curve, seconds and evaluating, as JSON")
     return progress
 
 
@@ -147,15 +147,15 @@ def check_tensors(entry: str, found: Any, here: Mapping[str, torch.Tensor]) -> N
     """Refuse tensors of other names, shapes or types than those here, and tensors with values that are not finite."""
     if not isinstance(found, dict) or set(found) != set(here):
         odd = sorted(set(found) ^ set(here)) if isinstance(found, dict) else type(found).__name__
-        raise ValueError(f"has an entry {entry!r} with missing or unknown names {odd}, allowed are {sorted(here)}")
+        raise ValueError(f"has an entry {entry!r} with missing or unknown names {odd}, expected {sorted(here)}")
     for name, tensor in here.items():
         got = found[name]
         if not isinstance(got, torch.Tensor) or (got.dtype, got.shape) != (tensor.dtype, tensor.shape):
             kind = f"{got.dtype} {tuple(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
             allowed = f"{tensor.dtype} {tuple(tensor.shape)}"
-            raise ValueError(f"has an entry {entry!r} with {name} of {kind}, allowed is {allowed}")
+            raise ValueError(f"has an entry {entry!r} with {name} of {kind}, expected {allowed}")
         if not bool(got.isfinite().all()):
-            raise ValueError(f"has an entry {entry!r} with {name} that is not finite, allowed are numbers")
+            raise ValueError(f"has an entry {entry!r} with {name} that is not finite, expected numbers")
 
 
 def check_generator(state: Any, device: torch.device) -> None:

@@ -151,7 +151,7 @@ class Args:
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
         if self.num_envs % RANKS:
-            raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
+            raise SystemExit(f"--num-envs: expected multiples of the {RANKS} processes, got {self.num_envs}")
 
 
 def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:

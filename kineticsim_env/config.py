@@ -168,7 +168,7 @@ class MarketConfig:
             TypeError: If a field is unknown.
         """
         if not is_one_of(name, PRESETS):
-            raise ValueError(f"preset: got {show(name)}, allowed are {sorted(PRESETS)}")
+            raise ValueError(f"preset: expected one of {', '.join(sorted(PRESETS))}, got {show(name)}")
         return make_config({**PRESETS[name], **changes})
 
     @classmethod
@@ -283,5 +283,5 @@ def make_config(fields: Mapping[str, Any], agents_from: Iterable[str] | None = N
     known = [field.name for field in dataclasses.fields(MarketConfig)]
     unknown = sorted(set(fields) - set(known), key=str)
     if unknown:
-        raise TypeError(f"MarketConfig: unknown field {unknown[0]!r}, allowed are {', '.join(known)}")
+        raise TypeError(f"MarketConfig: expected one of {', '.join(known)}, got the unknown field {unknown[0]!r}")
     return MarketConfig(**fields)

@@ -229,15 +229,15 @@ def scorecard(
     check_flag("null_models", null_models)
     check_flag("impact", impact)
     if not is_number(interval) and interval != "events":
-        raise ValueError(f"interval: got {show(interval)}, allowed are 'events' and a number of seconds")
+        raise ValueError(f"interval: expected 'events' or a number of seconds, got {show(interval)}")
     if interval != "events":
         interval = check_number("interval", interval, 0.0, above=True)
     sizes = tuple(dict.fromkeys(np.atleast_1d(np.asarray(aggregate)).tolist()))
     market, facts = _of_name(market), tuple(facts)
     if not facts:
-        raise ValueError("facts: got none, allowed is one or more")
+        raise ValueError("facts: expected one or more, got none")
     if not sizes:
-        raise ValueError("aggregate: got none, allowed is one number of intervals or more")
+        raise ValueError("aggregate: expected one number of intervals or more, got none")
     for size in sizes:
         check_count("intervals", intervals, LEAST * check_count("aggregate", size, 1))
     columns = Columns(facts, price, interval, sizes, intervals, warm_up, progress)
@@ -245,7 +245,7 @@ def scorecard(
     shown = columns.of("market", market, markets, null_models, **run)
     for name, other in check_dict("beside", beside or {}, "markets or series by name").items():
         if name in {column.name for column in shown}:
-            raise ValueError(f"beside: got {show(name)}, which the card has already, allowed is another name")
+            raise ValueError(f"beside: expected another name, got {show(name)}, which the card has already")
         other = _of_name(other)
         own = isinstance(other, Simulator)  # which has all that a run would be given
         shown += columns.of(str(name), other, None if own else markets, False, **({} if own else run))

@@ -130,7 +130,7 @@ class Simulator(Ensemble):
             self._latest = int(self.tensors["t"].max())
             if self._latest + total >= self._end:
                 end = "2^32" if self._end == 2**32 else self._end
-                raise MarketError(f"auctions: got {total} at t = {self._latest}, allowed is t below {end}; reset first")
+                raise MarketError(f"auctions: expected t below {end}, got {total} at t = {self._latest}; reset first")
         self._latest += total
         if total:
             events = self.num_markets * self._per_auction

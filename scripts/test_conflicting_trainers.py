@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="make the virtual environments in this folder, and leave them there")
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.libraries) - set(LIBRARIES)):
-        parser.error(f"got {unknown[0]!r}, allowed are {', '.join(LIBRARIES)}")
+        parser.error(f"expected one of {', '.join(LIBRARIES)}, got {unknown[0]!r}")
     results = [try_library(library, arguments.keep) for library in arguments.libraries or LIBRARIES]
     sys.exit(not all(results))
 

@@ -70,15 +70,19 @@ def check_missing(monkeypatch, module, library, extra):
 def check_opening(adapter, output):
     """See that an adapter refuses environments that it cannot serve."""
     other = {"numpy": "torch", "torch": "numpy"}[output]
-    with pytest.raises(ValueError, match=f"got an environment with output '{other}', allowed .* is output='{output}'"):
+    with pytest.raises(
+        ValueError, match=f"expected output='{output}' for .*, got an environment with output '{other}'"
+    ):
         adapter(gym.make_vec(MAKER, num_envs=2, output=other, **SMALL))
-    with pytest.raises(ValueError, match="autoreset mode AutoresetMode.DISABLED, allowed .* is SAME_STEP"):
+    with pytest.raises(
+        ValueError, match="expected autoreset mode SAME_STEP for .*, got an environment with AutoresetMode.DISABLED"
+    ):
         adapter(gym.make_vec(MAKER, num_envs=2, output=output, autoreset_mode="disabled", **SMALL))
-    with pytest.raises(TypeError, match="num_envs: got it beside an open environment"):
+    with pytest.raises(TypeError, match="num_envs: expected an id .* with it, got an open environment"):
         adapter(gym.make_vec(MAKER, num_envs=2, output=output, **SMALL), num_envs=2)
-    with pytest.raises(TypeError, match="env: got int"):
+    with pytest.raises(TypeError, match="env: .*got int"):
         adapter(3)
-    with pytest.raises(TypeError, match="output: got 'numpy', allowed is nothing"):
+    with pytest.raises(TypeError, match="output: expected it left out, got 'numpy'"):
         adapter(MAKER, num_envs=2, output="numpy")
 
 
@@ -87,9 +91,11 @@ MANY = {**SMALL, "horizon": 8, "block_qty": 8, "max_loss": 20.0}  # some learner
 
 def check_opening_many(adapter):
     """See that an adapter for many learners refuses environments that it cannot serve."""
-    with pytest.raises(ValueError, match="autoreset mode AutoresetMode.DISABLED, allowed .* is SAME_STEP"):
+    with pytest.raises(
+        ValueError, match="expected autoreset mode SAME_STEP for .*, got an environment with AutoresetMode.DISABLED"
+    ):
         adapter(BatchedParallelEnv(2, {"maker": 1}, autoreset_mode="disabled", **SMALL))
-    with pytest.raises(TypeError, match="env: got str"):
+    with pytest.raises(TypeError, match="env: .*got str"):
         adapter(MAKER)
 
 

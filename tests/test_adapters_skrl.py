@@ -179,7 +179,7 @@ def test_targets_that_reach_across_episodes_are_named(many):
         config = settings("PPO", "GaussianMixin")
     config["agent"]["time_limit_bootstrap"] = False
     with pytest.warns(
-        UserWarning, match="time_limit_bootstrap: got False, allowed for exact value targets of I?PPO is"
+        UserWarning, match="time_limit_bootstrap: expected True for exact value targets of I?PPO, got False"
     ):
         Runner(env, config).run("train")
 
@@ -203,9 +203,9 @@ def test_recurrent_agents_are_named():
 
 def test_masks_are_refused():
     masked = {**SMALL, "action_type": "discrete", "action_mask": True}
-    with pytest.raises(ValueError, match="action_mask: got True, allowed for SkrlEnv is False"):
+    with pytest.raises(ValueError, match="action_mask: expected False for SkrlEnv, got True"):
         SkrlEnv(MAKER, num_envs=2, **masked)
-    with pytest.raises(ValueError, match="action_mask: got True, allowed for SkrlMultiEnv is False"):
+    with pytest.raises(ValueError, match="action_mask: expected False for SkrlMultiEnv, got True"):
         SkrlMultiEnv(BatchedParallelEnv(2, {"maker": 1}, **masked))
 
 
@@ -263,7 +263,7 @@ def test_live_results_are_refused():
     for env in (SkrlEnv(plain), SkrlMultiEnv(many)):
         env.reset()
         action = torch.zeros(2, 4)
-        with pytest.raises(ValueError, match="copy: got False, allowed"):
+        with pytest.raises(ValueError, match="copy: expected .*got False"):
             env.step(action if isinstance(env, SkrlEnv) else {"maker_0": action})
 
 

@@ -46,25 +46,29 @@ NUMBER = 3
 @pytest.mark.parametrize(
     ("count", "given", "message"),
     [
-        (2.5, {}, "count: got 2.5, allowed is a whole number from 0 to 16384"),
-        (-1, {}, "count: got -1"),
-        (True, {}, "count: got True"),
-        (1 << 15, {}, "count: got 32768"),
-        (float("nan"), {}, "count: got nan"),
-        (3, {"lookback": 2**31}, "lookback: got 2147483648, allowed is a whole number of 32 bits"),
-        (3, {"lookback": [1, 2]}, r"lookback: got an array of shape \[2\], allowed is one number, \[3\] of each agent"),
-        (3, {"lookback": [1, 2.5, 3]}, "lookback: got 2.5"),
-        (3, {"lookback": [1, None, 3]}, "lookback: got None"),
-        (3, {"lookback": [1, 2**70, 3]}, "lookback: got 1180591620717411303424"),
-        (3, {"lookback": [1, float("inf"), 3]}, "lookback: got inf"),
-        (3, {"lookback": [True, False, True]}, "lookback: got True"),
-        (3, {"lookback": [[1, 2, 3], [1, 2]]}, r"lookback: got \[\[1, 2, 3\], \[1, 2\]\], allowed is one number"),
-        (3, {"lookback": np.zeros((0, 3))}, r"lookback: got an array of shape \[0, 3\]"),
-        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: got an array of shape \[2, 3, 1\]"),
-        (3, {"lookback": {1, 2, 3}}, r"lookback: got \{1, 2, 3\}"),
-        (3, {"lookback": "abc"}, "lookback: got 'abc'"),
-        (3, {"lookback": None}, "lookback: got None"),
-        (3, {"lookback": [[1], [2]], "threshold": [[1]]}, r"lookback, threshold: got \[2, 1\] markets"),
+        (2.5, {}, "count: expected a whole number from 0 to 16384, got 2.5"),
+        (-1, {}, "count: .*got -1"),
+        (True, {}, "count: expected .*, got True"),
+        (1 << 15, {}, "count: expected .*, got 32768"),
+        (float("nan"), {}, "count: expected .*, got nan"),
+        (3, {"lookback": 2**31}, "lookback: expected a whole number of 32 bits, got 2147483648"),
+        (3, {"lookback": [1, 2]}, r"lookback: expected one number, \[3\] of each agent.*got an array of shape \[2\]"),
+        (3, {"lookback": [1, 2.5, 3]}, "lookback: expected .*, got 2.5"),
+        (3, {"lookback": [1, None, 3]}, "lookback: .*got None"),
+        (3, {"lookback": [1, 2**70, 3]}, "lookback: expected .*, got 1180591620717411303424"),
+        (3, {"lookback": [1, float("inf"), 3]}, "lookback: expected .*, got inf"),
+        (3, {"lookback": [True, False, True]}, "lookback: expected .*, got True"),
+        (3, {"lookback": [[1, 2, 3], [1, 2]]}, r"lookback: expected one number.*got \[\[1, 2, 3\], \[1, 2\]\]"),
+        (3, {"lookback": np.zeros((0, 3))}, r"lookback: expected .*, got an array of shape \[0, 3\]"),
+        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: expected .*, got an array of shape \[2, 3, 1\]"),
+        (3, {"lookback": {1, 2, 3}}, r"lookback: expected .*, got \{1, 2, 3\}"),
+        (3, {"lookback": "abc"}, "lookback: expected .*, got 'abc'"),
+        (3, {"lookback": None}, "lookback: .*got None"),
+        (
+            3,
+            {"lookback": [[1], [2]], "threshold": [[1]]},
+            r"lookback, threshold: expected values for one number of markets, got \[2, 1\]",
+        ),
     ],
 )
 def test_mixes_that_are_refused(count, given, message):
@@ -115,17 +119,20 @@ def test_agents_that_configs_refuse():
 
     nine = {numbered(number): 1 for number in range(9)}
     wrong = [
-        (trend_follower, "agents: got <agent agent_classes:trend_follower>, allowed is a count with it"),
-        ([trend_follower], "agents: got .*, allowed is a mapping of classes"),
-        ({"trend_follower": 3}, "agents: got 'trend_follower', allowed is module:name of a class, as in"),
-        ({len: 3}, "agents: got <built-in function len>, allowed is a class that ks.agent has made"),
-        ({trend_follower: {}}, r"agents\[trend_follower\]: got \{\}, allowed is a mapping with 'count' and parameters"),
-        ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: got .*, allowed is a mapping with 'count'"),
-        ({trend_follower: ks.mix(2, look=3)}, r"agents\[trend_follower\]: got the parameter 'look', allowed are lookb"),
-        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: got '3'"),
-        (nine, "agents: got 9 classes, allowed are up to 8"),
-        ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: got 20000"),
-        ({trend_follower: 16384, extreme: 1}, r"num_agents: got 20, allowed is .* with 1073790975 of added agents"),
+        (trend_follower, "agents: expected a class with its count, .*, got <agent agent_classes:trend_follower>"),
+        ([trend_follower], "agents: expected a mapping of classes.*got"),
+        ({"trend_follower": 3}, "agents: expected module:name of a class, as in.*got 'trend_follower'"),
+        ({len: 3}, "agents: expected a class that ks.agent has made.*got <built-in function len>"),
+        ({trend_follower: {}}, r"agents\[trend_follower\]: expected a mapping with 'count' and parameters, got \{\}"),
+        ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: expected a mapping with 'count'.*got"),
+        (
+            {trend_follower: ks.mix(2, look=3)},
+            r"agents\[trend_follower\]: expected one of lookback, .*, got the parameter 'look'",
+        ),
+        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: expected .*, got '3'"),
+        (nine, "agents: expected up to 8 classes, got 9"),
+        ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: .*got 20000"),
+        ({trend_follower: 16384, extreme: 1}, r"num_agents: expected .* with 1073790975 of added agents.*got 20"),
     ]
     for agents, message in wrong:
         with pytest.raises((TypeError, ValueError), match=message):
@@ -133,12 +140,12 @@ def test_agents_that_configs_refuse():
     with pytest.raises(ValueError, match="per-market fields must have one length, got .*'agents.trend_follower.': 3"):
         PRESET.replace(noise_spread=[3, 4], agents={trend_follower: ks.mix(1, lookback=[[1], [2], [3]])})
     with pytest.raises(
-        ValueError, match=r"agents\[trend_follower\]: got 2 per-market values, allowed is num_markets = 3"
+        ValueError, match=r"agents\[trend_follower\]: expected num_markets = 3 per-market values, got 2"
     ):
         ks.Simulator(PRESET.replace(agents={trend_follower: ks.mix(1, lookback=[[1], [2]])}), 3, engine="numpy")
-    with pytest.raises(ValueError, match="got 'agents', allowed are max_order_qty"):
+    with pytest.raises(ValueError, match="expected one of max_order_qty, .*, got 'agents'"):
         PRESET.replace(regimes=[{"agents": {trend_follower: 3}}])
-    with pytest.raises(ValueError, match="got 'trend_follower.lookback', allowed are max_order_qty"):
+    with pytest.raises(ValueError, match="expected one of max_order_qty, .*, got 'trend_follower.lookback'"):
         PRESET.replace(agents={trend_follower: 3}, regimes=[{"trend_follower.lookback": 3}])
     with pytest.raises(ValueError, match="got the name 'count', which every agent or mix has"):
         ks.agent(count=3)(lambda market, own, draw: None)
@@ -216,18 +223,20 @@ def test_classes_that_nobody_can_import():
     config = PRESET.replace(agents={hidden: 1})
     ks.Simulator(copy.deepcopy(config), 1, engine="numpy").run(2)
     stored = plain_fields(config)
-    message = "and no 'hidden' is there, allowed is a class that .*test_added_agents_configs has at its top level"
+    message = (
+        "expected a class that .*test_added_agents_configs has at its top level, .*got .*, and no 'hidden' is there"
+    )
     with pytest.raises(ValueError, match=message):
         make_config(stored)
     with pytest.raises(pickle.PicklingError, match=message):
         pickle.dumps(config)
     wrong = {
         "__main__:nobody": "this one was declared in a notebook or a script; write it into a file of its own",
-        "nowhere:nobody": "no module 'nowhere' is found, .* put the folder of its file on sys.path",
-        "agent_classes:CLASSES": r"which is \(<agent .*, allowed is what ks.agent has made",
-        "agent_classes": "allowed is module:name of a class",
-        "a b:c": "allowed is module:name of a class",
-        ":x": "allowed is module:name of a class",
+        "nowhere:nobody": "a class that can be imported, .*no module 'nowhere' is found: put the folder of",
+        "agent_classes:CLASSES": r"expected what ks.agent has made, got .*, which is \(<agent ",
+        "agent_classes": "expected module:name of a class",
+        "a b:c": "expected module:name of a class",
+        ":x": "expected module:name of a class",
     }
     for path, said in wrong.items():
         with pytest.raises(ValueError, match=said):
@@ -248,14 +257,14 @@ def test_a_config_of_a_stranger_imports_no_module_but_those_allowed(stranger):
     module = path.partition(":")[0]
     stored = plain_fields(PRESET) | {"agents": {path: {"count": 2}}}
     for allowed, said in (((), "no module"), (["agent_classes", module + "s"], f"agent_classes, {module}s")):
-        message = f"agents: got '{path}', whose module would be imported, allowed are classes of {said} .agents_from"
+        message = f"agents: expected classes of {said} .agents_from.*got '{path}', whose module would be imported"
         with pytest.raises(ValueError, match=message):
             ks.MarketConfig.from_dict(stored, agents_from=allowed)
     for wrong in (module, 3, [3]):
-        with pytest.raises(TypeError, match="agents_from: got .*, allowed is a list of names of modules, or None"):
+        with pytest.raises(TypeError, match="agents_from: expected a list of names of modules, or None, got"):
             ks.MarketConfig.from_dict(stored, agents_from=wrong)
     assert not mark.exists()
-    with pytest.raises(TypeError, match="fields: got 3, allowed is a mapping"):
+    with pytest.raises(TypeError, match="fields: expected a mapping.*got 3"):
         ks.MarketConfig.from_dict(3)
     assert ks.MarketConfig.from_dict(plain_fields(PRESET), agents_from=()) == PRESET
     assert ks.MarketConfig.from_dict(stored, agents_from=iter([module])).added_agents == 2 and mark.exists()
@@ -271,7 +280,7 @@ def test_scenarios_and_states_of_a_stranger_import_nothing(stranger):
     saved = env.state_dict()
     table = unpack(SCENARIOS, saved[SCENARIOS])
     table["agents"] = {path: {"count": 2}}
-    message = f"got the added agents '{path}', allowed are those of the config: agent_classes:trend_follower"
+    message = f"expected added agents of the config, agent_classes:trend_follower, got '{path}'"
     with pytest.raises(ValueError, match=f"randomise: {message}"):
         env.set_scenarios({"scenarios": table})
     for strict in (True, False):
@@ -294,7 +303,7 @@ def test_a_sweep_of_a_stranger_imports_no_module_but_those_allowed(stranger, tmp
         stored = json.loads(text)
         (folder / "plan.json").write_text(json.dumps({**stored, "digest": digest(stored["sweep"])}))  # not damaged
         found = ks.open_sweep(folder)
-        with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported"):
+        with pytest.raises(ValueError, match=f"agents: .*got '{path}', whose module would be imported"):
             found.config(0, agents_from=["kineticsim_env.traders"])
         assert not mark.exists()
     assert found.config(3, agents_from=[path.partition(":")[0]]).added_agents == 2 and mark.exists()
@@ -378,27 +387,30 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("{folder}/none.py:x=3", "none.py', which there is not, allowed is a file of Python"),
-        ("{file}:nobody=3", "and no 'nobody' is there, .* has chartist, idle"),
-        ("{file}:NUMBER=3", "which is 3, allowed is what ks.agent has made"),
-        ("{file}:chartist", "allowed is FILE.py:NAME=COUNT or MODULE:NAME=COUNT"),
-        ("{file}:chartist=", "allowed is FILE.py:NAME=COUNT"),
-        ("{file}:chartist=3,4", "allowed is FILE.py:NAME=COUNT"),
-        ("{file}:chartist=3,lookback=len('abc')", "allowed is FILE.py:NAME=COUNT"),
-        ("{file}:chartist=3)+(3", "allowed is FILE.py:NAME=COUNT"),
-        ("{file}:chartist=3,**{{'lookback': 3}}", "allowed is FILE.py:NAME=COUNT"),
+        ("{folder}/none.py:x=3", "agents: expected a file of Python, got '.*none.py', and there is no such file"),
+        ("{file}:nobody=3", "got '.*:nobody', and no 'nobody' is there; .* has chartist, idle"),
+        ("{file}:NUMBER=3", "expected what ks.agent has made, got .*, which is 3"),
+        ("{file}:chartist", "expected FILE.py:NAME=COUNT or MODULE:NAME=COUNT"),
+        ("{file}:chartist=", "expected FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,4", "expected FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,lookback=len('abc')", "expected FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3)+(3", "expected FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,**{{'lookback': 3}}", "expected FILE.py:NAME=COUNT"),
         ("{file}:chartist=3,count=3", "chartist=3,count=3'"),
-        ("{file}:chartist=-3", "count: got -3"),
-        ("{file}:chartist=3,lookback=[1,2]", r"lookback: got an array of shape \[2\]"),
-        ("{file}:chartist=3,look=4", "got the parameter 'look', allowed are lookback, max_qty"),
+        ("{file}:chartist=-3", "count: .*got -3"),
+        ("{file}:chartist=3,lookback=[1,2]", r"lookback: .*got an array of shape \[2\]"),
+        ("{file}:chartist=3,look=4", "expected one of lookback, max_qty, got the parameter 'look'"),
         ("{folder}/broken.py:x=3", "broken raised ZeroDivisionError: division by zero"),
         ("{folder}/wrong.py:x=3", "wrong raised SyntaxError"),
-        ("{folder}/random.py:idle=3", "but a module 'random' is .*random.py, allowed is another name"),
-        ("{folder}/my-traders.py:idle=3", "allowed is a name that can be imported, such as my_traders.py"),
-        ("{folder}:idle=3", "which there is not, allowed is a file of Python"),
+        (
+            "{folder}/random.py:idle=3",
+            "agents: expected a file of another name, got '.*random.py': the module 'random' is .*random.py",
+        ),
+        ("{folder}/my-traders.py:idle=3", "expected a name that can be imported, such as my_traders.py"),
+        ("{folder}:idle=3", "agents: expected a file of Python, got '.*', and there is no such file"),
         ("no_such_module:idle=3", "no module 'no_such_module' is found"),
-        ("a..b:idle=3", "allowed is module:name of a class"),
-        ("chartist=3", "allowed is FILE.py:NAME=COUNT"),
+        ("a..b:idle=3", "expected module:name of a class"),
+        ("chartist=3", "expected FILE.py:NAME=COUNT"),
     ],
 )
 def test_words_that_the_command_line_refuses(traders, word, message, capsys):
@@ -414,9 +426,9 @@ def test_words_that_the_command_line_refuses(traders, word, message, capsys):
 
 def test_agents_are_given_in_one_way(traders, capsys):
     assert run("--agents", f"{traders}:idle=1", "--agents", f"{traders}:idle=2") == 2
-    assert "--agents: got 'idle' twice" in capsys.readouterr().err
+    assert "--agents: expected one mix of each class, got 'idle' twice" in capsys.readouterr().err
     assert run("--agents", f"{traders}:idle=1", "--set", "agents=None") == 2
-    assert "got both --set agents=... and --agents" in capsys.readouterr().err
+    assert "agents: expected --set agents=... or --agents, got both" in capsys.readouterr().err
 
 
 # Strange markets ------------------------------------------------------------------------------------------------------
@@ -461,7 +473,7 @@ def test_engines_agree_on_strange_mixes(preset, changes):
 def test_the_clock_counts_added_agents():
     config = ks.MarketConfig(arrivals="clock", num_agents=7, agents={trend_follower: 3})
     assert ks.Simulator(config, 1, engine="numpy").parameter("interval").tolist() == [10]
-    with pytest.raises(ValueError, match="interval: got None, allowed is a number where num_agents differs"):
+    with pytest.raises(ValueError, match="interval: expected a number where num_agents differs.*got None"):
         config.replace(num_agents=[7, 8])
-    with pytest.raises(ValueError, match="interval: got None, allowed is a number up to 65535"):
+    with pytest.raises(ValueError, match="interval: expected a number up to 65535.*got None"):
         ks.MarketConfig(arrivals="clock", num_agents=65533, max_order_qty=1, agents={trend_follower: 3})

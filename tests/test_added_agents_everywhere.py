@@ -111,7 +111,7 @@ def test_a_learner_and_opponents_of_an_added_class(engine):
     assert envs.simulator.slots == ("trend_follower", "trend_follower", "trend_follower", None)
     envs.reset(seed=0)
     play(envs, 8)
-    with pytest.raises(ValueError, match=r"slots of the roles \['trader'\], allowed is \['trend_follower', 'trend"):
+    with pytest.raises(ValueError, match=r"expected slots of the roles \['trend_follower', 'trend.*, got \['trader'\]"):
         envs.set_opponents({"trader": [still]})
     one = gym.make("KineticSim/MarketMaking-v0", config=market(), engine=engine, replace="quoter", bank_size=0)
     assert one.unwrapped.simulator.slots == ("quoter",)
@@ -120,24 +120,20 @@ def test_a_learner_and_opponents_of_an_added_class(engine):
 def test_what_replaces_nothing_is_refused_by_name():
     config = market()
     with pytest.raises(
-        ValueError, match="replace: got 'quoter', allowed are None, 'momentum', 'trend_follower', 'insid"
+        ValueError, match="replace: expected one of None, 'momentum', 'trend_follower', 'insid.*got 'quoter'"
     ):
         trading("numpy", replace="quoter")
     with pytest.raises(
-        ValueError, match=r"learners\['insider'\]: got 3, allowed is up to 2, the insider agents that can"
+        ValueError, match=r"learners\['insider'\]: expected up to 2, the insider agents that can be replaced, got 3"
     ):
         ks.parallel_env({"insider": 3}, config=config, engine="numpy")
-    with pytest.raises(
-        ValueError, match="got the role 'nobody', allowed are .*, and of config.agents 'trend_follower'"
-    ):
+    with pytest.raises(ValueError, match="expected .*, and of config.agents 'trend_follower'.*got the role 'nobody'"):
         ks.parallel_env({"nobody": 1}, config=config, engine="numpy")
-    with pytest.raises(
-        ValueError, match=r"opponents\['insider'\]: got 3 slots, allowed is up to 2, the insider agents"
-    ):
+    with pytest.raises(ValueError, match=r"opponents\['insider'\]: expected up to 2, the insider agents.*got 3 slots"):
         trading("numpy", opponents={"insider": [[torch.zeros_like]] * 3})
-    with pytest.raises(ValueError, match="slots: got 2 that replace a at_the_best agent, allowed is up to 1"):
+    with pytest.raises(ValueError, match="slots: expected up to 1.*got 2 that replace a at_the_best agent"):
         ks.Simulator(config, 2, engine="numpy", slots=("at_the_best", "at_the_best"))
-    with pytest.raises(ValueError, match="slots: got 'nobody', allowed are None, 'noise', .*, 'at_the_best'"):
+    with pytest.raises(ValueError, match="slots: expected one of None, 'noise', .*, 'at_the_best', got 'nobody'"):
         ks.Simulator(config, 2, engine="numpy", slots=("nobody",))
 
 
@@ -152,10 +148,14 @@ def test_names_of_built_in_classes_and_roles_are_refused_where_they_are_ambiguou
 
     config = ks.MarketConfig.preset("trading").replace(agents={noise: 2, trader: 2})
     ks.Simulator(config, 1, engine="numpy", slots=("trader", "maker")).run(2)
-    with pytest.raises(ValueError, match="slots: got 'noise', a class of built-in agents and one of config.agents"):
+    with pytest.raises(
+        ValueError, match="slots: expected another name in config.agents, got 'noise', a class of built-in agents"
+    ):
         ks.Simulator(config, 1, engine="numpy", slots=("noise",))
     for name in ("noise", "trader"):
-        with pytest.raises(ValueError, match=f"learners: got '{name}', a role and the name of one of config.agents"):
+        with pytest.raises(
+            ValueError, match=f"learners: expected another name in config.agents, got '{name}', which is a role too"
+        ):
             ks.parallel_env({name: 1}, config=config, engine="numpy")
 
 
@@ -290,27 +290,31 @@ def test_a_state_with_scenarios_of_a_class_that_nobody_can_import():
 def test_classes_and_counts_are_those_of_all_scenarios():
     config = market()
     wrong = {
-        r"the field 'agents', which all scenarios have alike, allowed are .*, trend_follower.lookback, ": {"agents": 3},
+        r"expected one of .*, trend_follower.lookback, .*, got the field 'agents', which all scenarios have alike": {
+            "agents": 3
+        },
         "the field 'trend_follower.count', which all scenarios have alike": {"trend_follower.count": (3, 5)},
         "the field 'trend_follower.look'": {"trend_follower.look": (3, 5)},
-        "trend_follower.lookback: got 1.5, allowed is a whole number": {LOOKBACK: [1, 1.5, 2]},
+        "trend_follower.lookback: expected a whole number.*got 1.5": {LOOKBACK: [1, 1.5, 2]},
         "two whole numbers, low up to high": {LOOKBACK: (1, 2.5)},
-        "got the added agents 4 trend_follower, 2 insider, .*, allowed are those of the config: 5": config.replace(
+        "expected the config's added agents, 5 .*, got 4 trend_follower, 2 insider": config.replace(
             agents=config.agents | {trend_follower: ks.mix(4, lookback=[[1], [2]])}
         ),
-        "got the added agents none, allowed": config.replace(agents=None, noise_spread=[3, 4]),
+        "expected the config's added agents, .*, got none": config.replace(agents=None, noise_spread=[3, 4]),
     }
     for message, randomise in wrong.items():
         with pytest.raises(ValueError, match=message):
             trading("numpy", config, randomise=randomise)
     ensemble = config.replace(agents={trend_follower: ks.mix(2, lookback=[[1], [2], [3], [4]])})
-    with pytest.raises(ValueError, match=r"agents\[trend_follower\]: got one value per market, allowed with randomise"):
+    with pytest.raises(
+        ValueError, match=r"agents\[trend_follower\]: expected .* with randomise.*, got one value per market"
+    ):
         trading("numpy", ensemble, randomise={"noise_spread": (3, 5)})
     envs = trading("numpy", config, randomise={LOOKBACK: (3, 5)}, num_scenarios=2)
     before = envs.state_dict()
     each = config.replace(agents=config.agents | {trend_follower: ks.mix(5, lookback=np.ones((2, 5), int))})
     with pytest.raises(
-        ValueError, match=r"agents\[trend_follower\]: got parameters of each agent, allowed are those of"
+        ValueError, match=r"agents\[trend_follower\]: expected parameters of the class, .*, got ones of each agent"
     ):
         envs.set_scenarios(each)
     assert_same(envs.state_dict(), before)
@@ -378,22 +382,24 @@ def test_changes_that_running_markets_cannot_take():
     simulator = ks.Simulator(market(), 2, engine="numpy")
     config = simulator.config
     wrong = {
-        "the field 'agents', which running markets cannot change, allowed are .*, trend_follower.lookback": {
+        "expected one of .*, trend_follower.lookback, .*, got the field 'agents', which running markets": {
             "agents": {}
         },
         "the field 'trend_follower.count', which running": {"trend_follower.count": 3},
         "the field 'trend_follower.average'": {"trend_follower.average": 3},
-        "trend_follower.lookback: got 0.5, allowed is a whole number": {LOOKBACK: 0.5},
-        "trend_follower.lookback: got 3 per-market values, allowed is one, or 2": {LOOKBACK: [[1], [2], [3]]},
-        r"trend_follower.lookback: got an array of shape \[2\]": {LOOKBACK: [1, 2]},
-        r"agents\[trend_follower\]: got parameters of each agent": {LOOKBACK: [1, 2, 3, 4, 5]},
+        "trend_follower.lookback: expected a whole number.*got 0.5": {LOOKBACK: 0.5},
+        "trend_follower.lookback: expected one value, or 2 per-market values, got 3": {LOOKBACK: [[1], [2], [3]]},
+        r"trend_follower.lookback: expected .*, got an array of shape \[2\]": {LOOKBACK: [1, 2]},
+        r"agents\[trend_follower\]: expected parameters of the class, .*, got ones of each agent": {
+            LOOKBACK: [1, 2, 3, 4, 5]
+        },
         "max_order_qty": {LOOKBACK: 3, "max_order_qty": 0},
     }
     for message, fields in wrong.items():
         with pytest.raises(ValueError, match=message):
             simulator.set_parameters(**fields)
         assert simulator.config is config
-    with pytest.raises(ValueError, match="name: got 'trend_follower.look', allowed are .*'trend_follower.lookback'"):
+    with pytest.raises(ValueError, match="name: expected .*'trend_follower.lookback'.*got 'trend_follower.look'"):
         simulator.parameter("trend_follower.look")
 
 
@@ -438,8 +444,8 @@ def test_states_of_other_agents_are_refused_by_name():
         trend_follower if kind.name == "trend_follower" else kind: made for kind, made in config.agents.items()
     }
     unfit = {
-        "with 5 words of memory of trend_follower agents, allowed is 0, .* no agents of a class trend_fol": None,
-        "with 3 words of memory of quoter agents, allowed is 4": with_agents(quoter=(quoter, 4)).agents,
+        "expected 0 words of memory of trend_follower agents, .*, got 5: there are no agents of a class": None,
+        "expected 4 words of memory of quoter agents, .*, got 3": with_agents(quoter=(quoter, 4)).agents,
     }
     for message, agents in unfit.items():
         for strict in (True, False):
@@ -480,9 +486,10 @@ def test_states_with_scenarios_need_the_parameters():
         envs.load_state_dict({**saved, "agent_parameters": saved["agent_parameters"][:, 1:]})
     most = saved["parameters"].clone()
     place = list(ks.runtime.layout.PARAMS_FIELDS).index("num_agents")
-    for number, said in ((-5, "num_agents = -5"), (3, "counts of"), (2**30, "counts of"), (2**31 - 1, "num_agents = ")):
+    of_range, of_counts = "num_agents from 0 to .*, got ", "counts of a config's agents, got "
+    for number, said in ((-5, f"{of_range}-5"), (3, of_counts), (2**30, of_counts), (2**31 - 1, of_range)):
         most[:, place] = number
-        with pytest.raises(ValueError, match=r"state\['parameters'\]: got " + said):
+        with pytest.raises(ValueError, match=r"state\['parameters'\]: expected " + said):
             envs.load_state_dict({**saved, "parameters": most})
     envs.load_state_dict(saved)
 

@@ -119,15 +119,15 @@ def test_a_second_workload_replaces_the_first():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="engine: got 'gpu'"):
+    with pytest.raises(ValueError, match="engine: .*got 'gpu'"):
         Engine("gpu")
     with pytest.raises(ValueError, match="threads"):
         Engine("numpy", threads=2)
-    with pytest.raises(ValueError, match="device: got 'cpu'"):
+    with pytest.raises(ValueError, match="device: .*got 'cpu'"):
         TorchGraphs("cpu")
     backend = TorchEager("cpu")
     backend.prepare(Workload(1, 256, 8))
-    with pytest.raises(ValueError, match="allowed is up to 209"):  # 2^31 / 1024
+    with pytest.raises(ValueError, match="expected up to 209"):  # 2^31 / 1024
         backend.run(2**31 // 1024)
     assert not np.any(backend.result().volume)
 

@@ -115,8 +115,8 @@ def test_nobody_is_refused():
     copies = builtin.with_copies(ks.MarketConfig(num_agents=9))
     assert copies.num_agents == 0 and copies.added_agents == 9
     for agents in (None, {builtin.noise_agent: 0}):
-        with pytest.raises(ValueError, match=r"num_agents: got 0, allowed is 1 to \d+, or 0 where `agents` has some"):
+        with pytest.raises(ValueError, match=r"num_agents: expected 1 to \d+, or 0 where `agents` has some, got 0"):
             ks.MarketConfig(num_agents=0, agents=agents)
-    with pytest.raises(ValueError, match="num_agents: got 0"):
+    with pytest.raises(ValueError, match="num_agents: expected .*, got 0"):
         ks.MarketConfig(num_agents=[5, 0])
     ks.Simulator(ks.MarketConfig(num_agents=[5, 0], agents={builtin.noise_agent: 2}), engine="numpy").run(2)

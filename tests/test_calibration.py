@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from messages import mentions
 from thorough import slow
 
 import kineticsim_env as ks
@@ -102,9 +103,7 @@ def test_a_calibration_has_samples_a_best_point_and_its_market(found):
     assert (third.noise_spread, third.market_order_prob) == (spread[2], share[2]) and not third.per_market
     chosen = found.config({"market_order_prob": 0.25, "noise_spread": 7})
     assert chosen == ks.MarketConfig.preset("trading").replace(num_agents=16, noise_spread=7, market_order_prob=0.25)
-    with pytest.raises(
-        ValueError, match=r"^point: got \{'noise_spread': 7\}, allowed are a sample's number and values"
-    ):
+    with pytest.raises(ValueError, match=r"^point: expected a sample's number or values.*, got \{'noise_spread': 7\}"):
         found.config({"noise_spread": 7})
     low, high = found.interval(0.5)["market_order_prob"]
     assert np.quantile(share, 0.25) == low and np.quantile(share, 0.75) == high
@@ -138,7 +137,7 @@ def test_another_target_is_asked_of_the_same_network(found):
     other = found.of({**TABLE, "volatility": 3.0}, samples=7)
     assert other.target["volatility"] == 3.0 and len(other.samples["noise_spread"]) == 7
     assert other.check is found.check and found.target["volatility"] == 2.0
-    with pytest.raises(ValueError, match=r"^target: got no 'volume', allowed is a value of each of volatility, "):
+    with pytest.raises(ValueError, match=r"^target: expected a value of each of volatility, .*got no 'volume'"):
         found.of({name: value for name, value in TABLE.items() if name != "volume"})
 
 
@@ -157,12 +156,14 @@ def test_points_levels_and_truths_are_taken_or_refused_in_words(found, tmp_path)
     row = found.to_pandas().iloc[3]
     assert found.config(row) == found.config(3) == found.config(row.to_dict()) == found.config(np.int64(3))
     for level in (1.5, 90, -0.1, "x", None):
-        with pytest.raises((TypeError, ValueError), match="^level: got .*, allowed is a finite number from 0, up to 1"):
+        with pytest.raises((TypeError, ValueError), match="^level: expected a finite number from 0, up to 1, got"):
             found.interval(level)
     assert found.interval(1) == {name: (values.min(), values.max()) for name, values in found.samples.items()}
-    with pytest.raises(ValueError, match="^truth: got 'noise_spred', allowed are 'noise_spread', 'market_order_prob'"):
+    with pytest.raises(
+        ValueError, match="^truth: expected one of 'noise_spread', 'market_order_prob', got 'noise_spred'"
+    ):
         found.draw(tmp_path / "a.png", truth={"noise_spred": 3})
-    with pytest.raises(TypeError, match="^truth: got 3, allowed is values of noise_spread, market_order_prob"):
+    with pytest.raises(TypeError, match="^truth: expected values of noise_spread, market_order_prob, got 3"):
         found.draw(tmp_path / "a.png", truth=3)
 
 
@@ -200,9 +201,7 @@ def test_tables_and_pictures(found, tmp_path):
     unchecked = tiny({"volatility": 2.0}, {"noise_spread": (2, 20)}, held_out=0)
     assert unchecked.check is None and "coverage" not in str(unchecked)
     unchecked.draw(tmp_path / "alone.png")
-    with pytest.raises(
-        ValueError, match=r"^check: got a calibration with held_out=0, allowed is one that was checked$"
-    ):
+    with pytest.raises(ValueError, match=r"^check: expected a calibration that was checked, got one with held_out=0$"):
         unchecked.draw_check(tmp_path / "none.png")
 
 
@@ -222,7 +221,9 @@ def test_a_target_that_no_market_shows_has_no_posterior(found, tmp_path):
     assert out.reach.distance > 3 * out.reach.usual > 0 and out.reach.statistics["traded"] > 0.5
     assert out.samples == {} and out.best == {} and out.predicted is None and out.names == tuple(SPACE)
     for ask in (out.interval, out.config, out.to_pandas, lambda: out.config(3), lambda: out.draw(tmp_path / "a.png")):
-        with pytest.raises(ValueError, match=r": got a target that is out of reach: traded .* allowed is one that sim"):
+        with pytest.raises(
+            ValueError, match=r": expected a target that simulations come near, got one that is out of reach: traded "
+        ):
             ask()
     near = out.config(out.reach.nearest)
     assert near.noise_spread == out.reach.nearest["noise_spread"] and near.num_agents == 16
@@ -386,9 +387,7 @@ def test_a_table_of_series_is_its_columns():
         assert read_target(given) == wanted
     assert read_target(frame[["last_price"]]).values == read_target(PRICES[0]).values
     for given in (frame.rename(columns={"last_price": "close"}), frame.reset_index(), {"close": PRICES[0].tolist()}):
-        with pytest.raises(
-            ValueError, match=r"^target: got '(close|index)', allowed are names of series \(last_price, "
-        ):
+        with pytest.raises(ValueError, match=r"^target: expected names of series \(last_price, .*got '(close|index)'"):
             read_target(given)
 
 
@@ -403,7 +402,7 @@ def test_what_was_measured_under_names_of_ones_own_is_a_target():
     assert read.statistics == {"memory": "autocorrelation(lag=1)", "volume": "volume"}
     assert read.values == {name: measured[name].value[0] for name in measured} and read.own == (100, 1)
     with pytest.raises(
-        ValueError, match="^statistics: got None, allowed is what 'largest' was measured with: it is a fun"
+        ValueError, match="^statistics: expected what 'largest' was measured with, got None: it is a fun"
     ):
         read_target(ks.measure(market, 100, [of_series(largest, "last_price")], engine=ENGINE))
 
@@ -427,7 +426,7 @@ def test_what_measure_returns_is_a_target():
     assert (read.intervals, read.markets) == (40, 3) and list(read.statistics) == names
     assert read.values == {name: values[0] for name, values in measured.columns(errors=False).items()}
     apart = ks.measure(config, 40, names, markets=3, engine=ENGINE)
-    with pytest.raises(ValueError, match="^target: got 3 groups of markets, allowed is one: group=None$"):
+    with pytest.raises(ValueError, match="^target: expected one group of markets, got 3: group=None$"):
         read_target(apart)
 
 
@@ -440,54 +439,62 @@ def test_a_series_is_calibrated_to():
 
 
 WRONG = [
-    ({"target": 3}, TypeError, "target: got 3, allowed is a mapping of statistics to their values, what measure "),
-    ({"target": "prices"}, TypeError, "target: got 'prices', allowed is a mapping of statistics to their values"),
-    ({"target": {}}, ValueError, "statistics: got none, allowed is one or more"),
-    ({"target": {"volatilty": 1.0}}, ValueError, "statistics: got 'volatilty', allowed are mean_return, volatility, "),
-    ({"target": {"volatility": "high"}}, ValueError, "target['volatility']: got 'high', allowed is a number"),
-    ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: got [1.0], allowed is a number"),
-    ({"target": {"volatility": True}}, ValueError, "target['volatility']: got True, allowed is a number"),
-    ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: got nan, allowed are statistics that the "),
+    ({"target": 3}, TypeError, "target: expected a mapping of statistics to their values, what measure .*got 3"),
+    ({"target": "prices"}, TypeError, "target: expected a mapping of statistics to their values.*got 'prices'"),
+    ({"target": {}}, ValueError, "statistics: expected one or more, got none"),
+    (
+        {"target": {"volatilty": 1.0}},
+        ValueError,
+        "statistics: expected one of mean_return, volatility, .*, got 'volatilty'",
+    ),
+    ({"target": {"volatility": "high"}}, ValueError, "target['volatility']: expected a number, got 'high'"),
+    ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: expected a number, got [1.0]"),
+    ({"target": {"volatility": True}}, ValueError, "target['volatility']: expected a number, got True"),
+    ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: expected statistics that the .*got nan"),
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1, 0.0], "autocorrelation(lag=5)": 0.2}},
         ValueError,
-        "target['autocorrelation(lag=5)']: got 0.2 for autocorrelation_5, allowed is 0.0, as above",
+        "target['autocorrelation(lag=5)']: expected autocorrelation_5 0.0, as above, got 0.2",
     ),
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1]}},
         ValueError,
-        "target['autocorrelation(lag=[1, 5])']: got [0.1], allowed is 2 numbers, for lag 1, 5",
+        "target['autocorrelation(lag=[1, 5])']: expected 2 numbers, for lag 1, 5, got [0.1]",
     ),
     (
         {"target": {"volatility": 1.0}, "statistics": ["kurtosis"]},
         ValueError,
-        "target: got 'volatility', allowed are the statistics: kurtosis",
+        "target: expected one of the statistics kurtosis, got 'volatility'",
     ),
-    ({"target": [5] * 40}, ValueError, "target['kurtosis']: got nan, allowed are statistics that the target defines"),
-    ({"target": [5.5, 6.0]}, TypeError, "series: got 'last_price' of torch.float64 [2], allowed are whole numbers"),
-    ({"intervals": None}, ValueError, "intervals: got None, allowed is how many the target's statistics were measured"),
-    ({"intervals": 0}, ValueError, "intervals: got 0, allowed is 1 to 2^31 - 1"),
-    ({"space": {"tie": ["mid", "lowest"]}}, ValueError, "space['tie']: got values, allowed is a range (low, high) to "),
+    ({"target": [5] * 40}, ValueError, "target['kurtosis']: expected statistics that the target defines, got nan"),
+    ({"target": [5.5, 6.0]}, TypeError, "series: expected whole numbers.*got 'last_price' of torch.float64 [2]"),
+    ({"intervals": None}, ValueError, "intervals: expected how many the target's statistics were measured.*got None"),
+    ({"intervals": 0}, ValueError, "intervals: expected 1 to 2^31 - 1, got 0"),
+    ({"space": {"tie": ["mid", "lowest"]}}, ValueError, "space['tie']: expected a range (low, high) to .*got values"),
     (
         {"space": {"noise_spread": (3, 3)}},
         ValueError,
-        "space['noise_spread']: got the range 3 to 3, allowed is a range",
+        "space['noise_spread']: expected a range.*got the range 3 to 3",
     ),
     (
         {"space": {"noise_spread": {"low": 3, "high": 9, "steps": 3}}},
         ValueError,
-        "space['noise_spread']: got steps with design='random', allowed are those of a grid",
+        "space['noise_spread']: expected steps with a grid alone, got them with 'random'",
     ),
-    ({"space": {"noise_spred": (3, 9)}}, ValueError, "space: got 'noise_spred', did you mean 'noise_spread'? allowed"),
-    ({"market": {"preset": "tradng"}}, ValueError, "preset: got 'tradng'"),
-    ({"simulations": 99}, ValueError, "simulations: got 99, allowed is 100 to 2^31 - 1"),
-    ({"held_out": -1}, ValueError, "held_out: got -1, allowed is 0 to 2^31 - 1"),
-    ({"samples": 0}, ValueError, "samples: got 0, allowed is 1 to 2^31 - 1"),
-    ({"replicates": 0}, ValueError, "replicates: got 0, allowed is 1 to 2^31 - 1"),
-    ({"seed": -1}, ValueError, "seed: got -1, allowed is 0 to 2^62"),
-    ({"seed": 1.5}, TypeError, "seed: got 1.5, allowed is "),
-    ({"engine": "cpp"}, ValueError, "engine: got 'cpp', allowed are"),
-    ({"progress": 1}, TypeError, "progress: got 1, allowed "),
+    (
+        {"space": {"noise_spred": (3, 9)}},
+        ValueError,
+        "space: expected .*got 'noise_spred': did you mean 'noise_spread'?",
+    ),
+    ({"market": {"preset": "tradng"}}, ValueError, "preset: expected .*, got 'tradng'"),
+    ({"simulations": 99}, ValueError, "simulations: expected 100 to 2^31 - 1, got 99"),
+    ({"held_out": -1}, ValueError, "held_out: expected 0 to 2^31 - 1, got -1"),
+    ({"samples": 0}, ValueError, "samples: expected 1 to 2^31 - 1, got 0"),
+    ({"replicates": 0}, ValueError, "replicates: expected 1 to 2^31 - 1, got 0"),
+    ({"seed": -1}, ValueError, "seed: expected 0 to 2^62, got -1"),
+    ({"seed": 1.5}, TypeError, "seed: expected .*got 1.5"),
+    ({"engine": "cpp"}, ValueError, "engine: expected .*got 'cpp'"),
+    ({"progress": 1}, TypeError, "progress: expected .*got 1"),
 ]
 
 
@@ -496,7 +503,7 @@ def test_wrong_calls_are_refused_before_anything_is_run(monkeypatch, changes, ki
     monkeypatch.setattr("kineticsim_env.calibration.calibrating.sweep", None)
     with pytest.raises(kind) as caught:
         tiny(**changes)
-    assert str(caught.value).startswith(said)
+    assert mentions(str(caught.value), said, begins=True)
 
 
 def test_without_sbi_it_is_named(monkeypatch):
@@ -541,7 +548,7 @@ def test_points_that_do_not_define_a_statistic_are_left_out(tmp_path):
 def test_too_few_points_that_define_all_are_refused():
     statistics = {"own": undefined_above(-1), "volume": "volume"}
     said = (
-        "got only 0 of 100 points that define all of them, allowed are half, and at least 100; undefined: 'own' in 100%"
+        "expected half of 100 points, and at least 100, that define all of them, got only 0; undefined: 'own' in 100%"
     )
     with pytest.raises(ValueError, match=f"^statistics: {said}$"):
         tiny({"own": 2.0, "volume": 2.0}, statistics=statistics)
@@ -762,12 +769,16 @@ def test_a_file_whose_target_is_out_of_reach(file, capsys):
 
 
 CHANGES = [
-    ("simulations", "simulation", "fit.toml: got 'simulation', did you mean 'simulations'? allowed are target,"),
-    ("[space]", "[spaces]", "fit.toml: got 'spaces', did you mean 'space'?"),
+    (
+        "simulations",
+        "simulation",
+        "fit.toml: expected one of target, .*, got 'simulation': did you mean 'simulations'?",
+    ),
+    ("[space]", "[spaces]", "fit.toml: expected .*, got 'spaces': did you mean 'space'?"),
     ("seed = 3", "seed = [", "fit.toml: "),
-    ("volatility", "volatilty", "statistics: got 'volatilty', allowed are"),
-    ("intervals = 30", "", "intervals: got None, allowed is how many the target's statistics were measured over"),
-    ("simulations = 100", "simulations = 10", "simulations: got 10, allowed is 100"),
+    ("volatility", "volatilty", "statistics: expected .*got 'volatilty'"),
+    ("intervals = 30", "", "intervals: expected how many the target's statistics were measured over, got None"),
+    ("simulations = 100", "simulations = 10", "simulations: expected 100.*got 10"),
 ]
 
 
@@ -775,7 +786,7 @@ CHANGES = [
 def test_files_are_refused_in_one_line(file, capsys, there, here, said):
     file.write_text(FILE.replace(there, here))
     line = refused(["calibrate", "fit.toml"], capsys)
-    assert line.startswith("error: ") and said in line
+    assert line.startswith("error: ") and mentions(line, said)
 
 
 def test_a_file_names_a_series(file, capsys):
@@ -788,26 +799,23 @@ def test_a_file_names_a_series(file, capsys):
     assert (series["last_price"] == PRICES[0]).all() and (series["volume"] == PRICES[1] % 5).all()
     for text in ("last_price\n5\nx\n", "a,a\n1,2\n", "a,b\n1\n", ""):
         Path("prices.csv").write_text(text)
-        with pytest.raises(
-            ValueError, match=r"^target: got prices.csv \(.*\), allowed is a CSV file of names and whole"
-        ):
+        with pytest.raises(ValueError, match=r"^target: expected a CSV file of names and whole.*got prices.csv \(.*\)"):
             read_series("prices.csv")
     Path("prices.csv").write_text("\n".join(["last_price,volume", *rows]), encoding="utf-8-sig")  # as spreadsheets do
     assert list(read_series("prices.csv")) == ["last_price", "volume"]
     Path("prices.csv").write_text("\n".join([",close", *rows]))
-    assert "target: got '', allowed are names of series (last_price," in refused(["calibrate", "fit.toml"], capsys)
+    assert mentions(refused(["calibrate", "fit.toml"], capsys), "target: expected names of series (last_price,.*got ''")
     Path("prices.csv").unlink()
     assert "No such file" in refused(["calibrate", "fit.toml"], capsys)
 
 
 def test_pictures_that_cannot_be_drawn_are_refused_first(file, capsys):
     pytest.importorskip("matplotlib")
-    assert "--plot-check: got 'a.xyz', allowed are" in refused(
-        ["calibrate", "fit.toml", "--plot-check", "a.xyz"], capsys
-    )
+    line = refused(["calibrate", "fit.toml", "--plot-check", "a.xyz"], capsys)
+    assert mentions(line, "error: --plot-check: expected names that end in .*, .png, .*, got 'a.xyz'", begins=True)
     file.write_text(FILE.replace("held_out = 20", "held_out = 0"))
     line = refused(["calibrate", "fit.toml", "--plot-check", "a.png"], capsys)
-    assert line.startswith("error: --plot-check: got one with held_out = 0, allowed is with points that are held out")
+    assert line.startswith("error: --plot-check: expected points that are held out, got held_out = 0")
     with contextlib.suppress(OSError):
         assert "--output" in refused(["calibrate", "fit.toml", "--output", "nowhere/a.json"], capsys)
 

@@ -119,16 +119,16 @@ def test_fields_per_market():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"market": "papers"}, "preset: got 'papers'"),
-        ({"market": 3}, "market: got 3"),
-        ({"sizes": ()}, "sizes: got"),
-        ({"sizes": (2, 0)}, r"sizes\[1\]: got 0"),
-        ({"lags": 3}, "lags: got 3"),
-        ({"lags": (-1,)}, r"lags\[0\]: got -1"),
-        ({"pieces": 0}, "pieces: got 0"),
-        ({"side": "both"}, "side: got 'both'"),
-        ({"market": MarketConfig(inventory_limit=5), "sizes": (4, 6)}, "sizes: got 6, allowed is up to 5"),
-        ({"market": MarketConfig(max_quote_qty=5), "sizes": (11,), "pieces": 2}, "pieces: got 6, allowed is up to 5"),
+        ({"market": "papers"}, "preset: expected .*, got 'papers'"),
+        ({"market": 3}, "market: .*got 3"),
+        ({"sizes": ()}, "sizes: .*got"),
+        ({"sizes": (2, 0)}, r"sizes\[1\]: expected .*, got 0"),
+        ({"lags": 3}, "lags: .*got 3"),
+        ({"lags": (-1,)}, r"lags\[0\]: expected .*, got -1"),
+        ({"pieces": 0}, "pieces: .*got 0"),
+        ({"side": "both"}, "side: expected .*, got 'both'"),
+        ({"market": MarketConfig(inventory_limit=5), "sizes": (4, 6)}, "sizes: expected up to 5.*got 6"),
+        ({"market": MarketConfig(max_quote_qty=5), "sizes": (11,), "pieces": 2}, "pieces: expected up to 5.*got 6"),
     ],
 )
 def test_errors_name_the_argument(arguments, message):

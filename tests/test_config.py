@@ -56,26 +56,26 @@ def test_whole_numbers(name, low, high):
         assert type(getattr(build(name, float(value)), name)) is int, "a whole float is taken as an int"
         assert type(getattr(build(name, np.int64(value)), name)) is int
     for value in (low - 1, high + 1, 10**400, -(10**400)):
-        with pytest.raises(ValueError, match=rf"{name}: got {value}\b.*allowed is"):
+        with pytest.raises(ValueError, match=rf"{name}: expected .*got {value}\b.*"):
             build(name, value)
     for value in (low + 0.5, math.nan, math.inf, -math.inf):
-        with pytest.raises(ValueError, match=rf"{name}: got {value}, allowed is a whole number from"):
+        with pytest.raises(ValueError, match=rf"{name}: expected a whole number from.*got {value}"):
             build(name, value)
     for value in ("4", True, np.True_, 4j, {}, object()):
-        with pytest.raises(TypeError, match=rf"{name}: got .*, allowed is a number"):
+        with pytest.raises(TypeError, match=rf"{name}: expected a number.*got"):
             build(name, value)
     if name not in ("fundamental_price", "inventory_limit"):
-        with pytest.raises(TypeError, match=rf"{name}: got None"):
+        with pytest.raises(TypeError, match=rf"{name}: .*got None"):
             build(name, None)
 
 
 @pytest.mark.parametrize("name", PROBABILITIES + SHARES)
 def test_probabilities(name):
     for value in (-0.001, 1.001, 2, -1, math.nan, math.inf, 10**400):
-        with pytest.raises(ValueError, match=rf"{name}: got {value}, allowed is 0 to 1"):
+        with pytest.raises(ValueError, match=rf"{name}: expected 0 to 1.*got {value}"):
             build(name, value)
     for value in ("0.1", True, None, 1j):
-        with pytest.raises(TypeError, match=rf"{name}: got .*, allowed is a number"):
+        with pytest.raises(TypeError, match=rf"{name}: expected a number.*got"):
             build(name, value)
     if name in PROBABILITIES:
         for value in (0, 1, 0.25, np.float32(0.5), torch.tensor(0.125)):
@@ -86,30 +86,30 @@ def test_probabilities(name):
 def test_choices(name):
     assert getattr(build(name, CHOICES[name]), name) == CHOICES[name]
     for value in ("other", "", 0, None, True):
-        with pytest.raises(ValueError, match=rf"{name}: got {value!r}, allowed are '\w+', '\w+'"):
+        with pytest.raises(ValueError, match=rf"{name}: expected one of '\w+', '\w+'.*got {value!r}"):
             build(name, value)
 
 
 TOGETHER = [
-    (dict(num_levels=100), r"num_levels: got 100, allowed is a power of two from 8 to 8192"),
-    (dict(num_levels=32), r"init_price: got 64, allowed is 1 to num_levels - 2 = 30"),
-    (dict(num_levels=64, init_price=63), r"init_price: got 63, allowed is 1 to num_levels - 2 = 62"),
-    (dict(window=64), r"window: got 64, allowed is 0 \(off\) or 1 to num_levels / 2 - 1 = 63"),
-    (dict(walk_prob=0.1), r"window: got 0, allowed is a window above 0 when walk_prob or jump_prob"),
-    (dict(jump_prob=0.1, jump_size=1), r"window: got 0, allowed is a window above 0"),
-    (dict(num_agents=2**20, max_order_qty=1025), r"num_agents: got 1048576, allowed is num_agents \* max_order_qty"),
-    (dict(noise=0.8), r"noise, momentum, maker, fundamental: got shares that sum to 1\.1.*, allowed is 1"),
-    (dict(noise=0.7 + 2e-6), r"got shares that sum to 1\.00000\d+, allowed is 1, or within 1e-06 of it"),
-    (dict(fundamental=0.1), r"got shares that sum to 1\.1"),
-    (dict(noise=[0.7, 0.6]), r"got shares that sum to 0\.9"),
-    (dict(init_price=[64, 127]), r"init_price: got 127"),
-    (dict(walk_prob=[0.0, 0.1], window=[0, 0]), r"window: got 0, allowed is a window above 0"),
+    (dict(num_levels=100), r"num_levels: expected a power of two from 8 to 8192, got 100"),
+    (dict(num_levels=32), r"init_price: expected 1 to num_levels - 2 = 30, got 64"),
+    (dict(num_levels=64, init_price=63), r"init_price: expected 1 to num_levels - 2 = 62, got 63"),
+    (dict(window=64), r"window: expected 0 \(off\) or 1 to num_levels / 2 - 1 = 63, got 64"),
+    (dict(walk_prob=0.1), r"window: expected a window above 0 when walk_prob or jump_prob.*got 0"),
+    (dict(jump_prob=0.1, jump_size=1), r"window: expected a window above 0.*got 0"),
+    (dict(num_agents=2**20, max_order_qty=1025), r"num_agents: expected num_agents \* max_order_qty.*got 1048576"),
+    (dict(noise=0.8), r"noise, momentum, maker, fundamental: expected shares that sum to 1, .*, got 1\.1"),
+    (dict(noise=0.7 + 2e-6), r"expected shares that sum to 1, or within 1e-06 of it, got 1\.00000\d+"),
+    (dict(fundamental=0.1), r"expected shares that sum to 1, .*, got 1\.1"),
+    (dict(noise=[0.7, 0.6]), r"expected shares that sum to 1, .*, got 0\.9"),
+    (dict(init_price=[64, 127]), r"init_price: expected .*, got 127"),
+    (dict(walk_prob=[0.0, 0.1], window=[0, 0]), r"window: expected a window above 0.*got 0"),
     (dict(fee=[1, 2], window=[1, 2, 3]), r"per-market fields must have one length, got \{'window': 3, 'fee': 2\}"),
-    (dict(fee=[]), r"fee: got an empty sequence"),
-    (dict(tax=[1, -1]), r"tax: got -1"),
-    (dict(fee=np.ones((2, 2), int)), r"fee: got an array of shape \(2, 2\)"),
-    (dict(inventory_limit=[5, None]), r"inventory_limit: got None among per-market values"),
-    (dict(tie=["mid", "high"]), r"tie: got 'high', allowed are 'lowest', 'mid'"),
+    (dict(fee=[]), r"fee: expected .*, got an empty sequence"),
+    (dict(tax=[1, -1]), r"tax: .*got -1"),
+    (dict(fee=np.ones((2, 2), int)), r"fee: expected .*, got an array of shape \(2, 2\)"),
+    (dict(inventory_limit=[5, None]), r"inventory_limit: expected .*, got None among per-market values"),
+    (dict(tie=["mid", "high"]), r"tie: expected one of 'lowest', 'mid', got 'high'"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_values_that_do_not_fit_together(fields, match):
 
 @pytest.mark.parametrize("name", ["num_levels", "population"])
 def test_fields_of_the_whole_ensemble(name):
-    with pytest.raises(TypeError, match=rf"{name}: got one value per market, but it is the same for the whole"):
+    with pytest.raises(TypeError, match=rf"{name}: expected one value for the whole ensemble, got one per market"):
         ks.MarketConfig(**{name: [getattr(ks.MarketConfig(), name)] * 2})
 
 
@@ -142,10 +142,10 @@ def test_types_say_which_fields_may_differ_between_markets():
 def test_unknown_fields_and_presets():
     known = ", ".join(field.name for field in dataclasses.fields(ks.MarketConfig))
     for make in (lambda: ks.MarketConfig.preset("paper", spread=3), lambda: ks.MarketConfig().replace(spread=3)):
-        with pytest.raises(TypeError, match=rf"unknown field 'spread', allowed are {known}"):
+        with pytest.raises(TypeError, match=rf"MarketConfig: expected one of {known}, got the unknown field 'spread'"):
             make()
-    allowed = r"\['continuous', 'news', 'paper', 'realistic', 'trading'\]"
-    with pytest.raises(ValueError, match=rf"preset: got 'papre', allowed are {allowed}"):
+    allowed = "continuous, news, paper, realistic, trading"
+    with pytest.raises(ValueError, match=f"preset: expected one of {allowed}, got 'papre'"):
         ks.MarketConfig.preset("papre")
 
 
@@ -193,13 +193,13 @@ def test_the_first_wrong_value_of_many_is_refused_as_if_alone(name, wrong):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.array([1, 2, -3]), "tax: got -3, allowed is 0 to 32767"),
-        (np.array([1, 2.5, -3], np.float32), "tax: got 2.5, allowed is a whole number from 0 to 32767"),
-        (np.array([1, 2**64 - 1], np.uint64), "tax: got 18446744073709551615, allowed is 0 to 32767"),
-        (np.array([1, np.nan]), "tax: got nan, allowed is a whole number from 0 to 32767"),
-        (np.array([True, False]), "tax: got True (bool), allowed is a number"),
-        (np.array(["1", "2"]), "tax: got '1' (str), allowed is a number"),
-        (np.ma.array([1, 2], mask=[0, 1]), "tax: got None (NoneType), allowed is a number"),
+        (np.array([1, 2, -3]), "tax: expected 0 to 32767, got -3"),
+        (np.array([1, 2.5, -3], np.float32), "tax: expected a whole number from 0 to 32767, got 2.5"),
+        (np.array([1, 2**64 - 1], np.uint64), "tax: expected 0 to 32767, got 18446744073709551615"),
+        (np.array([1, np.nan]), "tax: expected a whole number from 0 to 32767, got nan"),
+        (np.array([True, False]), "tax: expected a number, got True (bool)"),
+        (np.array(["1", "2"]), "tax: expected a number, got '1' (str)"),
+        (np.ma.array([1, 2], mask=[0, 1]), "tax: expected a number, got None (NoneType)"),
     ],
 )
 def test_arrays_are_refused_as_lists_are(values, said):
@@ -233,7 +233,7 @@ def test_texts_per_market_in_any_form(form):
     config = ks.MarketConfig(tie=form(["mid", "lowest", "mid"]))
     assert config.tie.tolist() == ["mid", "lowest", "mid"] and not config.tie.flags.writeable
     for wrong in (["mid", "high", "low"], ["mid", "MID", "x"], ["mid", "", "mid"]):
-        with pytest.raises(ValueError, match=f"tie: got {wrong[1]!r}, allowed are 'lowest', 'mid'"):
+        with pytest.raises(ValueError, match=f"tie: expected one of 'lowest', 'mid'.*got {wrong[1]!r}"):
             ks.MarketConfig(tie=form(wrong))
 
 
@@ -250,7 +250,7 @@ def test_a_million_markets_are_not_looked_at_one_by_one(monkeypatch):
     assert config.per_market == dict.fromkeys(config.per_market, markets) and len(config.per_market) == len(many)
     assert not set(looks) & set(many)
     looks.clear()
-    with pytest.raises(ValueError, match=f"fee: got {-(2**21)}, allowed is"):
+    with pytest.raises(ValueError, match=f"fee: expected .*got {-(2**21)}"):
         ks.MarketConfig(fee=np.where(many["fee"] < 5000, 0, -(2**21)))
     assert looks.count("fee") == 1
 
@@ -336,7 +336,7 @@ def test_equality_and_replace():
     assert all(config.replace(**changes) != config for changes in different)
     assert config != "paper" and config.per_market == {"tie": 2, "fee": 2}
     assert config.replace(fee=3).fee == 3 and config.fee.tolist() == [1, 2]
-    with pytest.raises(ValueError, match="tax: got -1"):
+    with pytest.raises(ValueError, match="tax: .*got -1"):
         config.replace(tax=-1)
 
 
@@ -408,7 +408,7 @@ def test_replaced_agents_fall_silent_and_indices_stay():
     wanted = dict(num_noise=0, num_momentum=3, num_maker=2, num_fundamental=0)
     wanted |= dict(first_momentum=14, first_maker=17, first_fundamental=20)
     assert {name: rows[name].tolist() for name in wanted} == {name: [value] for name, value in wanted.items()}
-    with pytest.raises(ValueError, match=r"slots: got 4 that replace a momentum agent, allowed is up to 3"):
+    with pytest.raises(ValueError, match=r"slots: expected up to 3.*got 4 that replace a momentum agent"):
         parameter_rows(config, 1, class_counts(config, 1), {"momentum": 4})
 
 

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from messages import mentions
 
 import kineticsim_env as ks
 from kineticsim_env import MarketConfig, Simulator, policies
@@ -394,26 +395,26 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
 @pytest.mark.parametrize(
     ("changes", "kind", "said"),
     [
-        ({"auctions": 0}, ValueError, "auctions: got 0"),
-        ({"after": -1}, ValueError, "after: got -1"),
-        ({"warmup": 1.5}, TypeError, "warmup: got 1.5"),
-        ({"decisions": 3}, ValueError, "decisions: got 3, allowed is 2"),
-        ({"orders": lambda t, simulator: 0}, TypeError, "decisions: got None"),
+        ({"auctions": 0}, ValueError, "auctions: expected .*, got 0"),
+        ({"after": -1}, ValueError, "after: .*got -1"),
+        ({"warmup": 1.5}, TypeError, "warmup: expected .*, got 1.5"),
+        ({"decisions": 3}, ValueError, "decisions: expected 2.*got 3"),
+        ({"orders": lambda t, simulator: 0}, TypeError, "decisions: expected .*, got None"),
         (
             {"orders": lambda t, simulator: np.zeros((2, 1, 4), int), "decisions": 1},
             ValueError,
-            r"orders: got int64 \[2",
+            r"orders: expected .*, got int64 \[2",
         ),
         (
             {"orders": schedule(2, 4)},
             ValueError,
-            r"orders: got torch.int32 \[2, 4, 1, 4\] on cpu, allowed is int32 \[T, 3, 1, 4\]",
+            r"orders: expected int32 \[T, 3, 1, 4\].*got torch.int32 \[2, 4, 1, 4\] on cpu",
         ),
-        ({"orders": schedule(2, 3).float()}, TypeError, "orders: got torch.float32"),
-        ({"orders": schedule(2, 3)[0]}, ValueError, r"orders: got torch.int32 \[3, 1, 4\]"),
-        ({"slots": 0}, ValueError, "orders: got quotes, but this simulator has no slots"),
-        ({"config": "paper"}, TypeError, "config: got 'paper'"),
-        ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),
+        ({"orders": schedule(2, 3).float()}, TypeError, "orders: expected .*, got torch.float32"),
+        ({"orders": schedule(2, 3)[0]}, ValueError, r"orders: expected .*, got torch.int32 \[3, 1, 4\]"),
+        ({"slots": 0}, ValueError, "orders: expected .*, got quotes, but this simulator has no slots"),
+        ({"config": "paper"}, TypeError, "config: .*got 'paper'"),
+        ({"engine": "gpu"}, ValueError, "engine: .*got 'gpu'"),
     ],
 )
 def test_wrong_arguments(changes, kind, said):
@@ -425,14 +426,14 @@ def test_wrong_arguments(changes, kind, said):
 @pytest.mark.parametrize(
     ("changes", "kind", "said"),
     [
-        ({"side": "long"}, ValueError, "side: got 'long', allowed are 'buy', 'sell'"),
-        ({"block": -1}, ValueError, "block: got -1"),
-        ({"block": 2**30 + 1}, ValueError, "block: got 1073741825"),
-        ({"per_auction": 0}, ValueError, "per_auction: got 0"),
-        ({"after": 0}, ValueError, "after: got 0"),
-        ({"reach": -1}, ValueError, "reach: got -1"),
-        ({"config": MarketConfig(inventory_limit=10)}, ValueError, "block: got 40, allowed is up to 10"),
-        ({"config": MarketConfig(max_quote_qty=3)}, ValueError, "per_auction: got 4, allowed is up to 3"),
+        ({"side": "long"}, ValueError, "side: expected one of 'buy', 'sell', got 'long'"),
+        ({"block": -1}, ValueError, "block: .*got -1"),
+        ({"block": 2**30 + 1}, ValueError, "block: expected .*, got 1073741825"),
+        ({"per_auction": 0}, ValueError, "per_auction: expected .*, got 0"),
+        ({"after": 0}, ValueError, "after: .*got 0"),
+        ({"reach": -1}, ValueError, "reach: .*got -1"),
+        ({"config": MarketConfig(inventory_limit=10)}, ValueError, "block: expected up to 10.*got 40"),
+        ({"config": MarketConfig(max_quote_qty=3)}, ValueError, "per_auction: expected up to 3.*got 4"),
     ],
 )
 def test_wrong_blocks(changes, kind, said):
@@ -442,14 +443,14 @@ def test_wrong_blocks(changes, kind, said):
 
 def test_wrong_names_and_environments():
     found = counterfactual(**GOOD)
-    with pytest.raises(ValueError, match="name: got 'mid', allowed are"):
+    with pytest.raises(ValueError, match="name: expected .*got 'mid'"):
         found.variance_ratio("mid")
     make = make_env()
     policy = policies.NoTrade(make().core.task)
-    with pytest.raises(ValueError, match="decisions: got 41, allowed is up to the horizon, 40"):
+    with pytest.raises(ValueError, match="decisions: expected up to the horizon, 40, got 41"):
         env_counterfactual(make, policy, decisions=41)
     envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu")
-    with pytest.raises(ValueError, match="allowed is one with torch output, autoreset DISABLED"):
+    with pytest.raises(ValueError, match="expected one with torch output, autoreset DISABLED"):
         env_counterfactual(lambda: envs, policy)
 
 
@@ -489,22 +490,22 @@ def test_command_with_a_table_and_a_picture(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--preset", "other"], "preset: got 'other'"),
-        (["--blocks", "4", "0"], "--blocks: got 0"),
-        (["--per-auction", "0"], "--per-auction: got 0"),
-        (["--side", "long"], "--side: got 'long'"),
-        (["--after", "0"], "--after: got 0"),
-        (["--output", "impact.txt"], "--output: got 'impact.txt'"),
-        (["--output", "/no/such/folder/impact.json"], "--output: got '/no/such/folder/impact.json'"),
-        (["--set", "inventory_limit=5"], "--blocks: got 8, allowed is up to 5"),
-        (["--markets", "0"], "--markets: got 0"),
+        (["--preset", "other"], "preset: expected .*, got 'other'"),
+        (["--blocks", "4", "0"], "--blocks: expected .*, got 0"),
+        (["--per-auction", "0"], "--per-auction: expected .*, got 0"),
+        (["--side", "long"], "--side: expected .*, got 'long'"),
+        (["--after", "0"], "--after: expected .*, got 0"),
+        (["--output", "impact.txt"], "--output: expected .*, got 'impact.txt'"),
+        (["--output", "/no/such/folder/impact.json"], "--output: expected .*, got '/no/such/folder/impact.json'"),
+        (["--set", "inventory_limit=5"], "--blocks: expected up to 5.*got 8"),
+        (["--markets", "0"], "--markets: .*got 0"),
     ],
 )
 def test_wrong_input_is_one_line(words, said, capsys):
     assert main([*SMALL, *words]) == 2
     streams = capsys.readouterr()
     lines = [line for line in streams.err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1 and said in lines[0] and "Traceback" not in streams.err and not streams.out
+    assert len(lines) == 1 and mentions(lines[0], said) and "Traceback" not in streams.err and not streams.out
 
 
 def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypatch):

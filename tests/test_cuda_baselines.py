@@ -187,7 +187,7 @@ def test_compiles(builder, arch, source):
 
 @needs_host
 def test_too_many_levels_are_refused():
-    with pytest.raises(EngineUnavailable, match="2048 levels, allowed is up to 1024"):
+    with pytest.raises(EngineUnavailable, match="expected up to 1024 levels, got 2048"):
         PaperOnHost().prepare(Workload(1, 4, 2048))
 
 

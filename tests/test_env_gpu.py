@@ -183,7 +183,7 @@ def test_bad_values_on_the_device_set_the_error_word():
     bad = torch.zeros(4, 4, device="cuda")
     bad[2] = torch.nan
     envs.step(bad)
-    with pytest.raises(ks.MarketError, match="market 2: got a NaN action"):
+    with pytest.raises(ks.MarketError, match="market 2: .*got a NaN action"):
         envs.reset(seed=1)
     assert torch.equal(envs.reset(seed=1)[0], start)
     envs.step(torch.full((4, 4), 2.0, device="cuda"))
@@ -192,7 +192,7 @@ def test_bad_values_on_the_device_set_the_error_word():
     envs = make(output="torch", validate=True)
     envs.reset(seed=1)
     envs.step(bad)
-    with pytest.raises(ks.MarketError, match="market 2: got a NaN action"):
+    with pytest.raises(ks.MarketError, match="market 2: .*got a NaN action"):
         envs.step(bad)
 
 
@@ -201,7 +201,7 @@ def test_bad_values_from_the_host_raise_at_once():
     envs.reset(seed=1)
     with pytest.raises(ValueError, match="got nan"):
         envs.step(np.full((4, 4), np.nan, np.float32))
-    with pytest.raises(ValueError, match=r"\[4, 4\] on cpu, allowed is float32 \[4, 4\] on cuda:0"):
+    with pytest.raises(ValueError, match=r"expected float32 \[4, 4\] on cuda:0, got .* \[4, 4\] on cpu"):
         envs.step(torch.zeros(4, 4))
     envs.check_errors()
 

@@ -143,7 +143,7 @@ def test_all_may_terminate():
 def test_other_environments_are_refused(changes):
     good = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu", "horizon": 5}
     evaluate(policies.NoTrade(MarketMakingTask()), MarketMakingVectorEnv(2, **good))
-    with pytest.raises(ValueError, match="envs: got .*allowed is what evaluation_env returns"):
+    with pytest.raises(ValueError, match="envs: expected what evaluation_env returns.*got"):
         evaluate(policies.NoTrade(MarketMakingTask()), MarketMakingVectorEnv(2, **{**good, **changes}))
 
 
@@ -254,7 +254,7 @@ def test_grid_search_tries_everything_and_returns_the_best():
     assert means == sorted(means, reverse=True)
     again = evaluate(policies.FixedSpread(envs.core.task, **best), envs, 3).pnl_interval()
     assert rows[0][1:] == again
-    with pytest.raises(ValueError, match="grid\\['qty'\\]: got no values"):
+    with pytest.raises(ValueError, match="grid\\['qty'\\]: expected at least one, got no values"):
         grid_search(policies.FixedSpread, {"qty": []}, envs)
 
 

@@ -118,7 +118,7 @@ def test_other_environments_within_wrappers_are_refused():
     same_step = ks.BatchedParallelEnv(2, {"maker": 1}, engine="cpu", **SMALL)
     staggered = ks.BatchedParallelEnv(2, {"maker": 1}, engine="cpu", autoreset_mode="DISABLED", **SMALL)
     for wrong in (same_step, staggered, envs.unwrapped.core, None):
-        with pytest.raises(ValueError, match="envs: got .*allowed is what evaluation_env returns"):
+        with pytest.raises(ValueError, match="envs: expected what evaluation_env returns.*got"):
             evaluate({"maker": policies.NoTrade(envs.unwrapped.core.task)}, wrong)
 
 
@@ -283,16 +283,16 @@ def test_the_dict_of_policies_is_checked():
     rest = {"noise": policies.RandomOrders(envs.core.task)}
     gru = Gru()
     wrong = [
-        (TypeError, "policy: got NoTrade, allowed with many learners is a dict", hold),
-        (ValueError, "got the entry 'executor', allowed are maker, noise, maker_0", {"executor": hold}),
+        (TypeError, "policy: expected, with many learners, a dict .*, got NoTrade", hold),
+        (ValueError, "expected one of maker, noise, maker_0.*got the entry 'executor'", {"executor": hold}),
         (ValueError, "got too few of noise, noise_0", {"maker": hold}),
         (ValueError, "got too few of maker, maker_0, maker_1", {"maker_0": hold, **rest}),
         (ValueError, "got both of maker, maker_0, maker_1", {"maker": hold, "maker_0": hold, **rest}),
-        (TypeError, r"policy\['maker'\]: got 3", {"maker": 3, **rest}),
+        (TypeError, r"policy\['maker'\]: expected .*, got 3", {"maker": 3, **rest}),
         (ValueError, "a recurrent policy in several entries", {"maker_0": gru, "maker_1": gru, **rest}),
         (
             ValueError,
-            r"policy\['maker'\]: got actions \[3, 4\], allowed are 4 rows",
+            r"policy\['maker'\]: expected 4 rows, got actions \[3, 4\]",
             {"maker": lambda x: x[:3, :4], **rest},
         ),
     ]
@@ -320,5 +320,5 @@ def test_only_the_slots_asked_for_are_unwound(preset):
     with pytest.raises(MarketError, match="1 of 1 slots still hold"):
         liquidate(simulator, 0, torch.tensor([[False, True], [False, False], [False, False]]))
     for wrong in (slots[:, :1], slots.int(), [True], torch.ones(3, 2)):
-        with pytest.raises((TypeError, ValueError), match=r"slots: got .*allowed is bool \[3, 2\]"):
+        with pytest.raises((TypeError, ValueError), match=r"slots: expected bool \[3, 2\].*got"):
             liquidate(simulator, slots=wrong)

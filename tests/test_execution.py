@@ -441,25 +441,29 @@ def test_infos_of_the_single_environment_count_forced_fills():
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [
-        ({"side": "long"}, ValueError, "side: got 'long', allowed are 'random', 'buy', 'sell'"),
-        ({"block_qty": 0}, ValueError, "block_qty: got 0, allowed is a whole number from 1 to 1048576"),
-        ({"forced_qty": 9}, ValueError, "forced_qty: got 9, allowed is 1 to max_qty = 8"),
+        ({"side": "long"}, ValueError, "side: expected one of 'random', 'buy', 'sell', got 'long'"),
+        ({"block_qty": 0}, ValueError, "block_qty: expected a whole number from 1 to 1048576, got 0"),
+        ({"forced_qty": 9}, ValueError, "forced_qty: expected 1 to max_qty = 8.*got 9"),
         (
             {"reward": "pnl"},
             ValueError,
-            "reward: got 'pnl', allowed are 'shortfall', 'risk_averse', 'terminal'",
+            "reward: expected one of 'shortfall', 'risk_averse', 'terminal'.*got 'pnl'",
         ),
-        ({"risk_aversion": -1.0}, ValueError, "risk_aversion: got -1.0, allowed is a finite number from 0"),
-        ({"leftover_penalty": np.inf}, ValueError, "leftover_penalty: got inf"),
+        ({"risk_aversion": -1.0}, ValueError, "risk_aversion: expected a finite number from 0, got -1.0"),
+        ({"leftover_penalty": np.inf}, ValueError, "leftover_penalty: expected .*, got inf"),
         ({"inventory_limit": 40}, TypeError, "unknown argument 'inventory_limit'"),
-        ({"replace": "maker"}, ValueError, "replace: got 'maker', allowed are None, 'noise'"),
-        ({"config": ks.MarketConfig.preset("trading", inventory_limit=29)}, ValueError, "block_qty: got 30, allowed"),
+        ({"replace": "maker"}, ValueError, "replace: expected one of None, 'noise', got 'maker'"),
+        ({"config": ks.MarketConfig.preset("trading", inventory_limit=29)}, ValueError, "block_qty: expected .*got 30"),
         (
             {"config": ks.MarketConfig.preset("trading", max_quote_qty=3)},
             ValueError,
-            "forced_qty: got 4, allowed is up",
+            "forced_qty: expected up.*got 4",
         ),
-        ({"horizon": 2**31 - 1, "auctions_per_step": 3}, ValueError, "horizon: got 2147483647 decisions of 3 auctions"),
+        (
+            {"horizon": 2**31 - 1, "auctions_per_step": 3},
+            ValueError,
+            "horizon: .*got 2147483647 decisions of 3 auctions",
+        ),
     ],
 )
 def test_bad_arguments(kwargs, error, match):

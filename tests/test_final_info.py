@@ -170,7 +170,7 @@ def test_off_is_off():
     envs.reset(seed=1)
     assert set(envs.step(np.zeros((3, 4), np.float32))[4]) == {"final_obs", "_final_obs"}
     assert "info" not in envs.core.tensors
-    with pytest.raises(TypeError, match="final_info: got 1"):
+    with pytest.raises(TypeError, match="final_info: expected .*, got 1"):
         make(final_info=1)
 
 
@@ -196,7 +196,7 @@ def test_saved_states_go_on(engine):
         make(engine="numpy", final_info=False).load_state_dict(saved)
     for name, bad in (("fills", -1), ("episode_filled", -1), ("episode_return", float("nan"))):
         wrong = {**saved, name: torch.full_like(saved[name], bad)}
-        with pytest.raises(ValueError, match=rf"state\['{name}'\]: got"):
+        with pytest.raises(ValueError, match=rf"state\['{name}'\]: .*got"):
             two.load_state_dict(wrong)
 
 

@@ -12,9 +12,10 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
+from kineticsim_env.runtime.values import check_count
 from kineticsim_env.statistics import of_trading
 from kineticsim_env.tapes.tape import Tape
-from scripts.fuzz import drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
+from scripts.fuzz import calls, drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
 from scripts.fuzz import settings as fresh
 from scripts.fuzz.__main__ import main
 from scripts.fuzz.kinds import Failure
@@ -222,10 +223,26 @@ def test_everything_public_is_called():
         assert {f"{owner}.{name}" for name in ("reset", "step", "load_state_dict")} <= names
 
 
+def test_a_refusal_names_an_argument():
+    """The one that is wrong, or another, as messages begin with it."""
+    said = {}
+    for name in ("num_agents", "market 3, num_agents", "how many?"):
+        with pytest.raises(TypeError, match="expected a whole number") as refused:
+            check_count(name, "x", 0)
+        said[name] = [
+            calls.judge(refused.value, [wrong]).split(" at ")[0] for wrong in ("num_agents", "how many", "seed")
+        ]
+    assert said == {
+        "num_agents": ["", "", ""],
+        "market 3, num_agents": ["", "", ""],
+        "how many?": ["unnamed TypeError", "", "unnamed TypeError"],
+    }
+
+
 def test_command_line(tmp_path, capsys):
     assert main(["--case", "calls:3"]) in (0, 1)
     assert main(["--case", "calls"]) == 2
-    assert "allowed is a kind of forms" in capsys.readouterr().err
+    assert "expected a kind of forms" in capsys.readouterr().err
 
 
 def test_page(tmp_path):

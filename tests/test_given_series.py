@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from messages import mentions
 
 from kineticsim_env.statistics import measure_series
 
@@ -59,31 +60,31 @@ def with_one(value, kind=np.float64):
 WRONG = {
     "infinite": (with_one(np.inf), "it has inf"),
     "not a number": (with_one(np.nan), "it has nan"),
-    "a half": (with_one(5.5), "prices in ticks; it has 5.5"),
-    "far beyond int64": (with_one(1e30), "from 2^31 in size"),
-    "the least int64": (with_one(-(2**63), np.int64), "from 2^31 in size"),
-    "a large uint64": (with_one(2**64 - 1, np.uint64), "from 2^31 in size"),
-    "2^31": (with_one(2**31, np.int64), "from 2^31 in size"),
+    "a half": (with_one(5.5), "prices in ticks, got .*; it has 5.5"),
+    "far beyond int64": (with_one(1e30), "expected numbers below 2^31 in size, got .* with larger ones"),
+    "the least int64": (with_one(-(2**63), np.int64), "expected numbers below 2^31 in size, got .* with larger ones"),
+    "a large uint64": (with_one(2**64 - 1, np.uint64), "expected numbers below 2^31 in size, got .* with larger ones"),
+    "2^31": (with_one(2**31, np.int64), "expected numbers below 2^31 in size, got .* with larger ones"),
     "masked": (np.ma.masked_array(PRICE, PRICE == PRICE[7]), "with masked values"),
-    "texts": ([str(price) for price in PRICE], "allowed are whole numbers"),
-    "ragged": ([[1, 2], [3]], "allowed are whole numbers"),
-    "a generator": ((price for price in PRICE), "allowed are whole numbers"),
-    "booleans": (PRICE > 1000, "allowed are whole numbers"),
-    "complex": (PRICE + 0j, "allowed are whole numbers"),
-    "no numbers": ([], "allowed are whole numbers"),
-    "a number": (5, "allowed are whole numbers"),
-    "a gap in objects": ([1, None, 2], "allowed are whole numbers"),
+    "texts": ([str(price) for price in PRICE], "expected whole numbers"),
+    "ragged": ([[1, 2], [3]], "expected whole numbers"),
+    "a generator": ((price for price in PRICE), "expected whole numbers"),
+    "booleans": (PRICE > 1000, "expected whole numbers"),
+    "complex": (PRICE + 0j, "expected whole numbers"),
+    "no numbers": ([], "expected whole numbers"),
+    "a number": (5, "expected whole numbers"),
+    "a gap in objects": ([1, None, 2], "expected whole numbers"),
 }
 
 
 @pytest.mark.parametrize("form", WRONG)
 def test_what_is_no_series_is_refused_by_its_name(form):
     values, said = WRONG[form]
-    with pytest.raises((TypeError, ValueError), match="^series: got 'last_price' ") as caught:
+    with pytest.raises((TypeError, ValueError), match="^series: expected .*, got 'last_price' ") as caught:
         volatility(values)
-    assert said in str(caught.value)
+    assert mentions(str(caught.value), said)
 
 
 def test_a_name_of_no_series_is_refused():
-    with pytest.raises(ValueError, match="^series: got 'close', allowed are last_price, volume"):
+    with pytest.raises(ValueError, match="^series: expected one of last_price, volume.*got 'close'"):
         measure_series({"close": PRICE}, ["volatility"])

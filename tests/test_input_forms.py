@@ -153,7 +153,7 @@ def test_other_tensors_are_refused(engine, bad):
     envs.reset(seed=1)
     before = envs.unwrapped.state_dict()
     given = wrong_tensors(torch.zeros(3, 4, device=envs.unwrapped.device))[bad]
-    with pytest.raises((TypeError, ValueError), match=r"actions: got .*, allowed is float32 \[3, 4\]"):
+    with pytest.raises((TypeError, ValueError), match=r"actions: expected float32 \[3, 4\].*got"):
         envs.step(given())
     for name, tensor in envs.unwrapped.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -168,7 +168,7 @@ def test_a_single_choice(action):
     env.reset(seed=1)
     env.step(action)
     for bad in (np.int8(-1), 49, np.float32(3), torch.tensor(3.0), True, "3", None, [3]):
-        with pytest.raises((TypeError, ValueError), match="actions: got"):
+        with pytest.raises((TypeError, ValueError), match="actions: .*got"):
             env.step(bad)
 
 
@@ -199,9 +199,9 @@ def test_a_launch_asserts_what_memory_safety_depends_on(engine):
         (torch.zeros(0, device=device), r"\[0\]"),
         (None, "None"),
     ):
-        with pytest.raises(ValueError, match=f"actions: got .*{said}"):
+        with pytest.raises(ValueError, match=f"actions: .*got .*{said}"):
             core.step(actions=bad)
-    with pytest.raises(ValueError, match="actions: got None"):
+    with pytest.raises(ValueError, match="actions: expected .*, got None"):
         core.step(choices=torch.zeros(4, 2, dtype=torch.int64, device=device))
 
 
@@ -223,7 +223,9 @@ def test_live_tensors_stay_the_engines(engine):
             lambda tensors, name: tensors.setdefault("new", 3),
             lambda tensors, name: tensors.clear(),
         ):
-            with pytest.raises(TypeError, match=r"tensors: got .*, allowed is to write into the tensor that is there"):
+            with pytest.raises(
+                TypeError, match=r"tensors: expected values written into the tensor that is there.*, got another entry"
+            ):
                 change(tensors, name)
         assert tensors[name] is kept and len(dict(tensors)) == len(tensors)
         tensors[name] += 0  # in place
@@ -272,7 +274,7 @@ def test_scenarios_have_one_way_in(engine):
     core.simulator._set_scenarios(ks.MarketConfig.preset("trading", fee=[1, 2]))
     with pytest.raises(RuntimeError, match=r"replaced without their task; use env.set_scenarios"):
         core.reset()
-    with pytest.raises(ValueError, match="scenario_params: got 2 rows, allowed are 256"):
+    with pytest.raises(ValueError, match="scenario_params: expected 256 rows, .*, got 2"):
         core.live_task.hand_over()
     envs.unwrapped.set_scenarios({"fee": (3, 4)})
     core.reset()

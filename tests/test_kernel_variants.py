@@ -524,7 +524,7 @@ def test_a_grid_too_large_for_the_device_is_refused(variants, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: small)
     engine = open_engine(8192)
     engine.set_parameters(rows_of(ks.MarketConfig(num_levels=8192, init_price=4096)))
-    with pytest.raises(EngineUnavailable, match="num_levels: got 8192, which takes 66048 bytes"):
+    with pytest.raises(EngineUnavailable, match="num_levels: .*got 8192, which takes 66048 bytes"):
         engine.prepare(0)
     assert variants == [], "nothing is compiled for it"
 

@@ -197,7 +197,7 @@ def test_saved_parameters_name_no_regime_that_is_not_there(engine, name, value):
     saved = state_of(core)
     saved["parameters"] = saved["parameters"].clone()
     saved["parameters"][2, list(layout.PARAMS_FIELDS).index(name)] = value
-    with pytest.raises(ValueError, match=f"got {name} = {value}"):
+    with pytest.raises(ValueError, match=f"expected {name} from .*, got {value}"):
         load_state(core, saved, strict=True)
 
 

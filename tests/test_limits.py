@@ -28,7 +28,7 @@ def test_time_stays_below_2_to_the_32(engine):
     sim.run(2)
     before = sim.state_dict()
     for call in (lambda: sim.run(1), lambda: sim.run(10**6)):
-        with pytest.raises(ks.MarketError, match="t = 4294967295, allowed is t below 2\\^32"):
+        with pytest.raises(ks.MarketError, match="expected t below 2\\^32, got .* at t = 4294967295"):
             call()
     assert all(torch.equal(before[name], value) for name, value in sim.state_dict().items())
     sim.reset()
@@ -36,7 +36,7 @@ def test_time_stays_below_2_to_the_32(engine):
 
 
 def test_an_episode_may_not_outlast_the_clock():
-    with pytest.raises(ValueError, match="horizon: got 2147483647 decisions of 3 auctions"):
+    with pytest.raises(ValueError, match="horizon: .*got 2147483647 decisions of 3 auctions"):
         gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu", horizon=2**31 - 1, auctions_per_step=3)
 
 

@@ -77,14 +77,16 @@ def test_names_times_and_slices(tmp_path, monkeypatch):
 
 def test_what_is_refused(tmp_path):
     calls = ks.Simulator(ks.MarketConfig.preset("trading"), 1, engine="cpu").tape(0, 5)
-    with pytest.raises(ValueError, match="to_lobster: got a tape of call auctions, allowed is one of mechanism"):
+    with pytest.raises(
+        ValueError, match="to_lobster: expected a tape of mechanism='continuous', got one of call auctions"
+    ):
         calls.to_lobster(tmp_path)
     made = ks.Simulator(ks.MarketConfig.preset("news"), 1, engine="cpu").tape(0, 5)
     wrong = {"levels": [0, 1.5, None], "tick": [0, -1, 0.00005, "x", float("nan"), 1e9], "base": [0.5, 2**31],
              "interval_seconds": [0, -1, "x", float("inf")], "opens": [-1, None]}  # fmt: skip
     for name, values in wrong.items():
         for value in values:
-            with pytest.raises((TypeError, ValueError), match=f"{name}: got .*, allowed"):
+            with pytest.raises((TypeError, ValueError), match=f"{name}: expected .*got .*"):
                 made.to_lobster(tmp_path, **{name: value})
     wrong = {
         "date": ["2024/01/03", None, 20240103],
@@ -92,10 +94,10 @@ def test_what_is_refused(tmp_path):
     }  # parts of names of files
     for name, values in wrong.items():
         for value in values:
-            with pytest.raises(ValueError, match=f"{name}: got .*, allowed is a part of a file's name"):
+            with pytest.raises(ValueError, match=f"{name}: expected a part of a file's name.*got"):
                 made.to_lobster(tmp_path, **{name: value})
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="^tick, base: got a price of 1.*, allowed are those below 9999999999 in size"):
+    with pytest.raises(ValueError, match="^tick, base: expected prices below 9999999999 in size, .*, got 1"):
         made.to_lobster(tmp_path, tick=99_999, base=2**30)
     assert not list(tmp_path.iterdir())
     for date in (datetime.date(2024, 1, 3), datetime.datetime(2024, 1, 3, 9, 30), "2024-01-03"):

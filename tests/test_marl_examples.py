@@ -89,7 +89,7 @@ def test_ippo_repeats_itself(ippo, tmp_path):
 
 
 def test_a_bad_learner_is_named(ippo, tmp_path):
-    with pytest.raises(SystemExit, match="--learners: got maker, allowed are words such as maker=2"):
+    with pytest.raises(SystemExit, match="--learners: expected words such as maker=2, got maker"):
         ippo.main(ippo.Args(learners=("maker",), output=tmp_path, **TINY))
     with pytest.raises(ValueError, match="got the role 'banker'"):
         ippo.main(ippo.Args(learners=("banker=1",), output=tmp_path, **TINY))

@@ -411,7 +411,7 @@ def test_what_cannot_be_compiled_says_why():
     action = torch.zeros(M, 4)
     for kwargs, why in (
         ({"engine": "numpy"}, "engine 'numpy' cannot be compiled"),
-        ({"engine": "cpu", "output": "numpy"}, "output='numpy' in a compiled program"),
+        ({"engine": "cpu", "output": "numpy"}, "expected output='torch' in a compiled program, got output='numpy'"),
     ):
         envs = make(**kwargs)
         refused(compiled(lambda action: envs.step(action), "aot_eager"), action, match=why)  # noqa: B023
@@ -563,11 +563,11 @@ def test_a_step_by_hand_looks_at_every_tensor(engine):
     for wrong_state, wrong_tables in ((state[:-1], tables), (state, tables[:-1]), ([*state, state[0]], tables)):
         assert_refuses(step, [wrong_state, wrong_tables, actions, number], tensors, "expected .* tensors, got")
     for wrong, said in (
-        (actions.double(), "actions: .*got Double"),
-        (actions.long(), "actions: .*got Long"),
+        (actions.double(), "actions: expected .*, got Double"),
+        (actions.long(), "actions: expected .*, got Long"),
         (actions[:-1], "actions: .*got"),
         (actions[:, :3], "expected 4 numbers or more for each of 7 slots, got "),
-        (actions.reshape(-1)[:-1], "actions: .*got 27$"),
+        (actions.reshape(-1)[:-1], "actions: expected 4 numbers or more for each of 7 slots, got 27"),
     ):
         assert_refuses(step, [state, tables, wrong, number], tensors, said)
     for wrong in (0, -1, number + 1000):

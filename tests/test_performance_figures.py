@@ -175,7 +175,7 @@ def test_figures_without_a_group_are_refused(script, tmp_path):
 
 
 def test_a_page_without_the_place_is_refused():
-    with pytest.raises(ValueError, match="cores: got 0 places"):
+    with pytest.raises(ValueError, match="cores: expected one place for it on the page, got 0"):
         performance.replaced("no table here", "cores", "table")
 
 

@@ -106,9 +106,9 @@ def test_gueant_lehalle_fernandez_tapia_in_limits():
 
 @pytest.mark.parametrize("field", ["gamma", "kappa", "arrivals", "qty"])
 def test_gueant_lehalle_fernandez_tapia_refuses_what_has_no_quotes(field):
-    with pytest.raises(ValueError, match=f"{field}: got 0, allowed is a finite number above 0"):
+    with pytest.raises(ValueError, match=f"{field}: expected a finite number above 0.*got 0"):
         policies.GueantLehalleFernandezTapia(MarketMakingTask(), **{field: 0})
-    with pytest.raises(ValueError, match="sigma: got -1"):
+    with pytest.raises(ValueError, match="sigma: .*got -1"):
         policies.GueantLehalleFernandezTapia(MarketMakingTask(), sigma=-1)
 
 
@@ -143,7 +143,7 @@ def test_quiet_quotes_known_answers():
     sizes = (maker(rows)[:, 2:] + 1) * task.max_qty / 2
     assert offsets.flatten().tolist() == pytest.approx([2, 2, 3, 1, 2, 2, 2, 2], abs=1e-5)
     assert sizes.tolist() == [[8, 8], [8, 8], [8, 8], [0, 0]]
-    with pytest.raises(ValueError, match="limit: got -1"):
+    with pytest.raises(ValueError, match="limit: .*got -1"):
         policies.QuietQuotes(task, limit=-1)
 
 

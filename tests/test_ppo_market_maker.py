@@ -237,7 +237,9 @@ def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_pa
     stoikov = "Avellaneda-Stoikov"
     assert "'Stoikov'" in refusal(lambda entry: entry["policies"][stoikov].update(policy="Stoikov"))
     assert "'aversion'" in refusal(lambda entry: entry["policies"][stoikov]["parameters"].update(aversion=1))
-    assert "risk: got -1" in refusal(lambda entry: entry["policies"][stoikov]["parameters"].update(risk=-1))
+    assert "risk: expected a finite number from 0, up to 1e+30, got -1" in refusal(
+        lambda entry: entry["policies"][stoikov]["parameters"].update(risk=-1)
+    )
 
 
 @slow

@@ -279,19 +279,19 @@ def test_the_ended_episodes_scenario_is_in_the_infos(engine, mode, own, markets)
 @pytest.mark.parametrize(
     ("weights", "error", "match"),
     [
-        ([1, 2], ValueError, r"weights: got \[2\], allowed are 5 finite numbers from 0, one of them above it, or None"),
-        (np.ones((5, 1)), ValueError, r"weights: got \[5, 1\], allowed"),
-        (3, ValueError, r"weights: got \[\], allowed"),
-        ([0, 0, 0, 0, 0], ValueError, "weights: got 0 for all scenarios, allowed"),
-        ([1, 1, -1, 1, 1], ValueError, "weights: got -1.0 for scenario 2, allowed"),
-        ([1, 1, 1, np.nan, 1], ValueError, "weights: got nan for scenario 3"),
-        (torch.tensor([1, 1, 1, 1, torch.inf]), ValueError, "weights: got inf for scenario 4"),
-        (["a"] * 5, TypeError, "weights: got"),
-        (np.ones(5, complex), TypeError, "weights: got"),
-        (torch.ones(5, dtype=torch.complex64), TypeError, "weights: got"),
-        (torch.ones(5, device="meta"), TypeError, "weights: got"),
-        (torch.ones(5).to_sparse(), TypeError, "weights: got"),
-        ({0: 1}, TypeError, "weights: got"),
+        ([1, 2], ValueError, r"weights: expected 5 finite numbers from 0, one of them above it, or None, got \[2\]"),
+        (np.ones((5, 1)), ValueError, r"weights: expected .*got \[5, 1\]"),
+        (3, ValueError, r"weights: expected .*got \[\]"),
+        ([0, 0, 0, 0, 0], ValueError, "weights: expected .*got 0 for all scenarios"),
+        ([1, 1, -1, 1, 1], ValueError, "weights: expected .*got -1.0 for scenario 2"),
+        ([1, 1, 1, np.nan, 1], ValueError, "weights: expected .*, got nan for scenario 3"),
+        (torch.tensor([1, 1, 1, 1, torch.inf]), ValueError, "weights: expected .*, got inf for scenario 4"),
+        (["a"] * 5, TypeError, "weights: .*got"),
+        (np.ones(5, complex), TypeError, "weights: .*got"),
+        (torch.ones(5, dtype=torch.complex64), TypeError, "weights: .*got"),
+        (torch.ones(5, device="meta"), TypeError, "weights: .*got"),
+        (torch.ones(5).to_sparse(), TypeError, "weights: .*got"),
+        ({0: 1}, TypeError, "weights: .*got"),
     ],
 )
 def test_weights_are_refused_at_the_door(weights, error, match):
@@ -300,25 +300,28 @@ def test_weights_are_refused_at_the_door(weights, error, match):
     with pytest.raises(error, match=match):
         envs.set_scenario_weights(weights)
     assert envs.scenario_weights.tolist() == [1, 0, 0, 0, 0]
-    with pytest.raises(ValueError, match="set_scenario_weights: got an environment without scenarios"):
+    with pytest.raises(
+        ValueError,
+        match="set_scenario_weights: expected an environment made with randomise=..., got one without scenarios",
+    ):
         make(randomise=None).set_scenario_weights(None)
 
 
 @pytest.mark.parametrize(
     ("scenario", "error", "match"),
     [
-        (5, ValueError, "scenario: got 5, allowed is -1 to 4, an int or 8 of them"),
-        (-2, ValueError, "scenario: got -2, allowed"),
-        (2**70, ValueError, "scenario: got 118"),
-        (True, TypeError, "scenario: got True, allowed"),
-        (1.0, TypeError, "scenario: got 1.0, allowed"),
-        ("1", TypeError, "scenario: got '1', allowed"),
-        ([1, 2], ValueError, r"scenario: got \[1, 2\], allowed"),
-        (np.arange(8), ValueError, "scenario: got 5, allowed"),
-        (np.arange(8.0), TypeError, "scenario: got array"),
-        (torch.arange(8.0), TypeError, "scenario: got torch.float32"),
-        (torch.full((8,), -5), ValueError, "scenario: got -5, allowed"),
-        (torch.ones(8, dtype=torch.int64, device="meta"), TypeError, "scenario: got torch.int64"),
+        (5, ValueError, "scenario: expected -1 to 4, an int or 8 of them, got 5"),
+        (-2, ValueError, "scenario: expected .*got -2"),
+        (2**70, ValueError, "scenario: expected .*, got 118"),
+        (True, TypeError, "scenario: expected .*got True"),
+        (1.0, TypeError, "scenario: expected .*got 1.0"),
+        ("1", TypeError, "scenario: expected .*got '1'"),
+        ([1, 2], ValueError, r"scenario: expected .*got \[1, 2\]"),
+        (np.arange(8), ValueError, "scenario: expected .*got 5"),
+        (np.arange(8.0), TypeError, "scenario: expected .*, got array"),
+        (torch.arange(8.0), TypeError, "scenario: expected .*, got torch.float32"),
+        (torch.full((8,), -5), ValueError, "scenario: expected .*got -5"),
+        (torch.ones(8, dtype=torch.int64, device="meta"), TypeError, "scenario: expected .*, got torch.int64"),
     ],
 )
 def test_scenarios_are_refused_at_the_door(scenario, error, match):
@@ -333,12 +336,12 @@ def test_scenarios_are_refused_at_the_door(scenario, error, match):
 
 def test_other_errors_of_resets():
     envs = make()
-    with pytest.raises(ValueError, match="unknown key 'scenarios', allowed are 'reset_mask' and 'scenario'"):
+    with pytest.raises(ValueError, match="expected 'reset_mask' and 'scenario', got the unknown key 'scenarios'"):
         envs.reset(options={"scenarios": 1})
     for kind in (make(randomise=None), MarketMakingEnv(**SMALL), ks.parallel_env({"maker": 1}, **SMALL)):
-        with pytest.raises(ValueError, match="scenario: got 0, allowed is an environment made with randomise="):
+        with pytest.raises(ValueError, match="scenario: expected an environment made with randomise=.*got 0"):
             kind.reset(seed=1, options={"scenario": 0})
-    with pytest.raises(ValueError, match="got the unknown key 'mask', allowed are"):
+    with pytest.raises(ValueError, match="got the unknown key 'mask'"):
         MarketMakingEnv(**SMALL).reset(options={"mask": 0})
 
 
@@ -375,10 +378,10 @@ def test_thresholds_that_no_weights_have_are_refused(engine):
     saved = envs.state_dict()
     good = saved["scenario_thresholds"]
     for wrong in (good - 1, good.flip(0), good * 2, torch.tensor([-1, 0, 0, 0, 2**32]), torch.tensor([0, 0, 0, 1, 0])):
-        with pytest.raises(ValueError, match=r"state\['scenario_thresholds'\]: got .*, allowed are rising numbers"):
+        with pytest.raises(ValueError, match=r"state\['scenario_thresholds'\]: expected rising numbers.*got"):
             envs.load_state_dict({**saved, "scenario_thresholds": wrong})
     for wrong in (good[:4], good.int(), None):
-        with pytest.raises((TypeError, ValueError), match=r"state\['scenario_thresholds'\]: got"):
+        with pytest.raises((TypeError, ValueError), match=r"state\['scenario_thresholds'\]: expected .*, got"):
             envs.load_state_dict({**saved, "scenario_thresholds": wrong})
     without = {name: value for name, value in saved.items() if name != "scenario_thresholds"}
     with pytest.raises(ValueError, match="missing or unknown names .*scenario_thresholds"):

@@ -270,8 +270,8 @@ def test_a_refused_table_changes_nothing(engine):
     for each in (envs, untouched):
         each.reset(seed=1)
     for wrong, error, match in (
-        ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: got \(3, 1\)"),
-        ({"num_levels": [64]}, ValueError, "randomise: got the field 'num_levels', allowed are num_agents"),
+        ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: expected .*, got \(3, 1\)"),
+        ({"num_levels": [64]}, ValueError, "randomise: expected one of num_agents, .*, got the field 'num_levels'"),
         # A warm start that overflows: makers that nobody trades with, and whose orders nothing cancels.
         ({"num_agents": [16000], "max_order_qty": [65535], "cancel_prob": [0.0], "noise": [0.0], "momentum": [0.0],
           "fundamental": [0.0], "maker": [1.0]}, ks.MarketError, "would reach 2\\^31"),
@@ -286,7 +286,7 @@ def test_a_refused_table_changes_nothing(engine):
         for mine, theirs in zip(envs.step(action)[:4], untouched.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)
     with pytest.raises(
-        ValueError, match="set_scenarios: got an environment without scenarios, allowed is one made with"
+        ValueError, match="set_scenarios: expected an environment made with.*, got one without scenarios"
     ):
         make(randomise=None).set_scenarios(RANDOMISE)
 
@@ -380,21 +380,37 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
     table = json.loads(saved["scenarios"].numpy().tobytes())
     other_grid = pack({**table, "num_levels": 256})
     for name, value, match in (
-        ("parameters", wrong, r"state\['parameters'\]: got counts of agents that no population has"),
-        ("parameters", saved["parameters"] + 2**24, r"state\['parameters'\]: got init_price = 167\d+, allowed is 1 to"),
-        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: got torch.int32 \[4, "),
-        ("parameters", None, r"state\['parameters'\]: got NoneType"),
-        ("parameters", saved["parameters"].long(), r"state\['parameters'\]: got torch.int64"),
-        ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: got what is not readable"),
-        ("scenarios", None, r"state\['scenarios'\]: got what is not readable"),
-        ("scenarios", pack({**table, "tax": -1}), r"state\['scenarios'\]: tax: got -1, allowed is 0 to"),
-        ("scenarios", pack({"spread": 3}), r"state\['scenarios'\]: MarketConfig: unknown field 'spread'"),
-        ("scenarios", pack([3]), r"state\['scenarios'\]: got list, allowed is a dict of fields"),
-        ("scenarios", other_grid, r"state\['scenarios'\]: randomise: got another num_levels"),
-        ("scenario", far, r"state\['scenario'\]: got 65536, allowed is 0 to 65535"),
-        ("scenario", -far, r"state\['scenario'\]: got"),
-        ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: got 7, allowed is 0 to 6"),
-        ("bid", saved["bid"] - 1, r"state\['bid'\]: got -1"),
+        (
+            "parameters",
+            wrong,
+            r"state\['parameters'\]: expected counts of a config's agents, got those of no population",
+        ),
+        (
+            "parameters",
+            saved["parameters"] + 2**24,
+            r"state\['parameters'\]: expected init_price from 1 to 126, got 167\d+",
+        ),
+        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: expected .*, got torch.int32 \[4, "),
+        ("parameters", None, r"state\['parameters'\]: expected .*, got NoneType"),
+        ("parameters", saved["parameters"].long(), r"state\['parameters'\]: expected .*, got torch.int64"),
+        ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: .*got what is not readable"),
+        ("scenarios", None, r"state\['scenarios'\]: .*got what is not readable"),
+        ("scenarios", pack({**table, "tax": -1}), r"state\['scenarios'\]: tax: expected 0 to.*got -1"),
+        (
+            "scenarios",
+            pack({"spread": 3}),
+            r"state\['scenarios'\]: MarketConfig: expected one of .*, got the unknown field 'spread'",
+        ),
+        ("scenarios", pack([3]), r"state\['scenarios'\]: expected a dict of fields.*got list"),
+        (
+            "scenarios",
+            other_grid,
+            r"state\['scenarios'\]: randomise: expected the config's num_levels, 128, got another",
+        ),
+        ("scenario", far, r"state\['scenario'\]: expected 0 to 65535.*got 65536"),
+        ("scenario", -far, r"state\['scenario'\]: .*got"),
+        ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: expected 0 to 6.*got 7"),
+        ("bid", saved["bid"] - 1, r"state\['bid'\]: .*got -1"),
     ):
         with pytest.raises((TypeError, ValueError), match=match):
             envs.load_state_dict({**saved, name: value})
@@ -432,62 +448,74 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
 @pytest.mark.parametrize(
     ("randomise", "error", "match"),
     [
-        ({}, ValueError, "randomise: got an empty dict, allowed is at least one field"),
-        ({"foo": (0, 1)}, ValueError, "randomise: got the field 'foo', allowed are num_agents, noise"),
-        ({"inventory_limit": [1, 2]}, ValueError, "randomise: got the field 'inventory_limit'"),
-        ({"population": ["fixed"]}, ValueError, "randomise: got the field 'population'"),
-        ({3: (0, 1)}, ValueError, "randomise: got the field 3"),
+        ({}, ValueError, "randomise: expected at least one field, got an empty dict"),
+        ({"foo": (0, 1)}, ValueError, "randomise: expected one of num_agents, noise, .*, got the field 'foo'"),
+        ({"inventory_limit": [1, 2]}, ValueError, "randomise: expected .*, got the field 'inventory_limit'"),
+        ({"population": ["fixed"]}, ValueError, "randomise: expected .*, got the field 'population'"),
+        ({3: (0, 1)}, ValueError, "randomise: expected .*, got the field 3"),
         (
             {"fee": (3, 1)},
             ValueError,
-            r"randomise\['fee'\]: got \(3, 1\), allowed are two whole numbers, low up to high",
+            r"randomise\['fee'\]: expected two whole numbers, low up to high.*got \(3, 1\)",
         ),
-        ({"fee": (1, 2, 3)}, ValueError, r"randomise\['fee'\]: got \(1, 2, 3\), allowed is \(low, high\), two numbers"),
-        ({"fee": (0.5, 2.7)}, ValueError, r"randomise\['fee'\]: got \(0.5, 2.7\), allowed are two whole numbers"),
-        ({"fee": (0, 10**30)}, ValueError, r"randomise\['fee'\]: got \(0, 10+\), allowed .* within 2\^31"),
-        ({"fee": (0, float("inf"))}, ValueError, r"randomise\['fee'\]: got \(0, inf\)"),
-        ({"fee": (float("nan"), 1)}, ValueError, r"randomise\['fee'\]: got \(nan, 1\)"),
-        ({"fee": (True, 3)}, ValueError, r"randomise\['fee'\]: got \(True, 3\)"),
-        ({"fee": (None, 3)}, ValueError, r"randomise\['fee'\]: got \(None, 3\)"),
-        ({"fee": ([1], [2])}, ValueError, r"randomise\['fee'\]: got \(\[1\], \[2\]\)"),
-        ({"fee": 3}, ValueError, r"randomise\['fee'\]: got 3, allowed is \(low, high\), or a list of values"),
-        ({"fee": "ab"}, ValueError, r"randomise\['fee'\]: got 'ab'"),
-        ({"fee": []}, ValueError, r"randomise\['fee'\]: got \[\]"),
-        ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: got array\(3\)"),
-        ({"fee": [[1], [2, 3]]}, TypeError, r"fee: got \[.*\] \(list\), allowed is a number"),
-        ({"fee": [1, "a"]}, TypeError, "fee: got 'a'"),
-        ({"tax": {"values": [-1, 1]}}, ValueError, "tax: got -1, allowed is 0 to"),
-        ({"arrivals": ["clock"]}, ValueError, "randomise: got the field 'arrivals', allowed are num_agents"),
+        ({"fee": (1, 2, 3)}, ValueError, r"randomise\['fee'\]: expected \(low, high\), two numbers.*got \(1, 2, 3\)"),
+        ({"fee": (0.5, 2.7)}, ValueError, r"randomise\['fee'\]: expected two whole numbers.*got \(0.5, 2.7\)"),
+        ({"fee": (0, 10**30)}, ValueError, r"randomise\['fee'\]: expected .* within 2\^31, got \(0, 10+\)"),
+        ({"fee": (0, float("inf"))}, ValueError, r"randomise\['fee'\]: expected .*, got \(0, inf\)"),
+        ({"fee": (float("nan"), 1)}, ValueError, r"randomise\['fee'\]: expected .*, got \(nan, 1\)"),
+        ({"fee": (True, 3)}, ValueError, r"randomise\['fee'\]: expected .*, got \(True, 3\)"),
+        ({"fee": (None, 3)}, ValueError, r"randomise\['fee'\]: expected .*, got \(None, 3\)"),
+        ({"fee": ([1], [2])}, ValueError, r"randomise\['fee'\]: expected .*, got \(\[1\], \[2\]\)"),
+        ({"fee": 3}, ValueError, r"randomise\['fee'\]: expected \(low, high\), or a list of values, got 3"),
+        ({"fee": "ab"}, ValueError, r"randomise\['fee'\]: expected .*, got 'ab'"),
+        ({"fee": []}, ValueError, r"randomise\['fee'\]: expected .*, got \[\]"),
+        ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: expected .*, got array\(3\)"),
+        ({"fee": [[1], [2, 3]]}, TypeError, r"fee: expected a number, got \[.*\] \(list\)"),
+        ({"fee": [1, "a"]}, TypeError, "fee: .*got 'a'"),
+        ({"tax": {"values": [-1, 1]}}, ValueError, "tax: expected 0 to.*got -1"),
+        ({"arrivals": ["clock"]}, ValueError, "randomise: expected one of num_agents, .*, got the field 'arrivals'"),
         (
             {"tick_size": (1.5, 2)},
             ValueError,
-            r"randomise\['tick_size'\]: got \(1.5, 2\), allowed are two whole numbers",
+            r"randomise\['tick_size'\]: expected two whole numbers.*got \(1.5, 2\)",
         ),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"), ValueError, "got another arrivals"),
-        ({"walk_prob": (0, 2)}, ValueError, "walk_prob: got 1.*, allowed is 0 to 1"),
-        ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: got \(0, inf\)"),
-        ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: got \('lowest', 'mid'\), allowed is a list"),
-        ({"tie": ["lowest", "highest"]}, ValueError, "tie: got 'highest', allowed are 'lowest', 'mid'"),
-        ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: got None among"),
-        ({"noise": (-1, 0)}, ValueError, r"randomise\['noise'\]: got \(-1, 0\), allowed are numbers from 0"),
-        ({"noise": ["a", 1]}, ValueError, r"randomise\['noise'\]: got \['a', 1\], allowed are finite numbers from 0"),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"),
+            ValueError,
+            "expected the config's arrivals, each, got another",
+        ),
+        ({"walk_prob": (0, 2)}, ValueError, "walk_prob: expected 0 to 1.*got 1"),
+        ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: expected .*, got \(0, inf\)"),
+        ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: expected a list.*got \('lowest', 'mid'\)"),
+        ({"tie": ["lowest", "highest"]}, ValueError, "tie: expected one of 'lowest', 'mid', got 'highest'"),
+        ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: expected .*, got None among"),
+        ({"noise": (-1, 0)}, ValueError, r"randomise\['noise'\]: expected numbers from 0, got \(-1, 0\)"),
+        ({"noise": ["a", 1]}, ValueError, r"randomise\['noise'\]: expected finite numbers from 0, got \['a', 1\]"),
         (
             dict.fromkeys(("noise", "maker", "momentum", "fundamental"), [0]),
             ValueError,
             "shares of classes that are all 0",
         ),
-        ({"window": [0]}, ValueError, "window: got 0, allowed is a window above 0"),
-        ({"init_price": (1, 200)}, ValueError, "init_price: got .*, allowed is 1 to num_levels - 2 = 126"),
-        ([("fee", (0, 1))], TypeError, "randomise: got .* allowed are a dict such as .* a MarketConfig"),
-        ("fee", TypeError, "randomise: got 'fee'"),
-        (ks.MarketConfig.preset("trading"), ValueError, "randomise: got one scenario, allowed are two or more"),
+        ({"window": [0]}, ValueError, "window: expected a window above 0.*got 0"),
+        ({"init_price": (1, 200)}, ValueError, "init_price: expected 1 to num_levels - 2 = 126.*got"),
+        ([("fee", (0, 1))], TypeError, "randomise: expected a dict such as .* a MarketConfig, got"),
+        ("fee", TypeError, "randomise: expected .*, got 'fee'"),
+        (ks.MarketConfig.preset("trading"), ValueError, "randomise: expected two scenarios or more, got one: "),
         (
             ks.MarketConfig.preset("trading", fee=[1, 2], num_levels=256),
             ValueError,
-            "randomise: got another num_levels",
+            "randomise: expected the config's num_levels, 128, got another",
         ),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7), ValueError, "got another inventory_limit"),
-        (ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7), ValueError, "got another max_quote_qty"),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7),
+            ValueError,
+            "expected the config's inventory_limit, 40, got another",
+        ),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7),
+            ValueError,
+            "expected the config's max_quote_qty, 8, got another",
+        ),
     ],
 )
 def test_bad_scenarios_name_the_field(randomise, error, match):
@@ -498,26 +526,26 @@ def test_bad_scenarios_name_the_field(randomise, error, match):
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [
-        ({"num_scenarios": 0}, ValueError, "num_scenarios: got 0, allowed is 1 to"),
-        ({"num_scenarios": 2.0}, TypeError, "num_scenarios: got 2.0, allowed is a whole number from 1"),
-        ({"num_scenarios": 10**9}, ValueError, "num_scenarios: got 1000000000, allowed is up to 65536"),
-        ({"scenario_seed": -1}, ValueError, "scenario_seed: got -1, allowed is a whole number from 0"),
-        ({"scenario_seed": None}, TypeError, "scenario_seed: got None"),
-        ({"scenario_seed": 1.5}, TypeError, "scenario_seed: got 1.5"),
+        ({"num_scenarios": 0}, ValueError, "num_scenarios: expected 1 to.*got 0"),
+        ({"num_scenarios": 2.0}, TypeError, "num_scenarios: expected a whole number from 1, got 2.0"),
+        ({"num_scenarios": 10**9}, ValueError, "num_scenarios: expected up to 65536, got 1000000000"),
+        ({"scenario_seed": -1}, ValueError, "scenario_seed: expected a whole number from 0, got -1"),
+        ({"scenario_seed": None}, TypeError, "scenario_seed: expected .*, got None"),
+        ({"scenario_seed": 1.5}, TypeError, "scenario_seed: expected .*, got 1.5"),
         (
             {"config": TRADING.replace(fee=[1, 2] * 4)},
             ValueError,
-            "fee: got one value per market, allowed with randomise",
+            "fee: expected .* with randomise, got one value per market",
         ),
         (
             {"config": TRADING.replace(population="multinomial")},
             ValueError,
-            "population: got 'multinomial', allowed with",
+            "population: expected .*, got 'multinomial'",
         ),
         (
             {"randomise": {"momentum": {"values": [0.0, 0.15]}}, "replace": "momentum"},
             ValueError,
-            "randomise: got a scenario with 0 momentum agents, allowed are at least 1, as many as learners replace",
+            "randomise: expected at least 1, as many as learners replace, got a scenario with 0 momentum agents",
         ),
     ],
 )

@@ -17,7 +17,7 @@ def test_runs_are_further_apart_than_an_ensemble_is_large():
     seeds = [ks.run_seed(run) for run in runs]
     assert seeds == [run * 2**32 for run in runs] and all(type(seed) is int for seed in seeds)
     assert all(ks.run_seed(run + 1) - ks.run_seed(run) > MOST_MARKETS for run in (0, 1, LAST - 1))
-    with pytest.raises(ValueError, match="num_markets: got 2147483648"):
+    with pytest.raises(ValueError, match="num_markets: .*got 2147483648"):
         ks.Simulator(num_markets=MOST_MARKETS + 1)
 
 
@@ -56,5 +56,5 @@ def test_stable_baselines_takes_it_after_the_model_is_made():
      (True, TypeError), (None, TypeError), (np.float64(2), TypeError), (np.timedelta64(1), TypeError)],
 )  # fmt: skip
 def test_what_is_no_run(run, error):
-    with pytest.raises(error, match="run: got .*, allowed is"):
+    with pytest.raises(error, match="run: expected .*got .*"):
         ks.run_seed(run)

@@ -95,11 +95,11 @@ def test_a_bootstrap_of_few_markets_and_of_undefined_values():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"confidence": 1.0}, ValueError, "confidence: got 1.0, allowed is above 0 and below 1"),
-        ({"confidence": 0}, ValueError, "confidence: got 0, allowed"),
-        ({"resamples": 0}, ValueError, "resamples: got 0, allowed is 1"),
-        ({"seed": -1}, ValueError, "seed: got -1"),
-        ({"statistic": 3}, TypeError, "statistic: got 3, allowed is a function"),
+        ({"confidence": 1.0}, ValueError, "confidence: expected above 0 and below 1, got 1.0"),
+        ({"confidence": 0}, ValueError, "confidence: expected .*got 0"),
+        ({"resamples": 0}, ValueError, "resamples: expected 1.*got 0"),
+        ({"seed": -1}, ValueError, "seed: .*got -1"),
+        ({"statistic": 3}, TypeError, "statistic: expected a function, got 3"),
     ],
 )
 def test_a_bootstrap_refuses(arguments, error, said):
@@ -135,7 +135,7 @@ def test_narrow_and_unsigned_series_do_not_wrap(kind):
 def test_prices_that_are_not_whole_are_not_cut():
     assert arrays.returns([1.0, 5.0, 3.0]).tolist() == [4, -2]
     for wrong in (1.5, math.nan, math.inf, 1e30):
-        with pytest.raises(ValueError, match="^price: got .*, allowed are whole ticks: divide by the tick, and round"):
+        with pytest.raises(ValueError, match="^price: expected whole ticks, got .*: divide by the tick, and round"):
             arrays.returns([1.0, wrong])
 
 
@@ -144,7 +144,7 @@ def test_masked_values_are_left_out():
     assert statistics.mean_and_error(values) == statistics.mean_and_error([1, 2])
     assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval([1, 2])
     assert np.isnan(arrays.volatility(values))
-    with pytest.raises(TypeError, match="^values: got .*, allowed are numbers"):
+    with pytest.raises(TypeError, match="^values: expected numbers, got"):
         statistics.mean_and_error(["a"])
 
 
@@ -160,7 +160,7 @@ def test_known_autocorrelation():
     np.testing.assert_allclose(arrays.autocorrelation(series, 0), [1.0, 1.0, np.nan])
     np.testing.assert_allclose(arrays.autocorrelation(series, 1), [-0.75, 0.25, np.nan])
     assert np.isnan(arrays.autocorrelation(series, 4)).all()
-    with pytest.raises(ValueError, match="lag: got -1"):
+    with pytest.raises(ValueError, match="lag: .*got -1"):
         arrays.autocorrelation(series, -1)
 
 

@@ -183,7 +183,9 @@ def test_names_of_columns_are_plain_and_never_overwrite_the_space():
     names = (*(f"abs_autocorrelation_{lag}" for lag in (1, 5, 10)), "kurtosis_2")
     columns = [f"{name}{ending}" for name in names for ending in ("", "_error", "_half_width")]
     assert list(table) == ["point", "noise_spread", *columns, "stopped"]
-    with pytest.raises(ValueError, match="statistics: got 'noise', whose column 'noise_spread' the table has already"):
+    with pytest.raises(
+        ValueError, match="statistics: expected .*, got 'noise', whose column 'noise_spread' the table has already"
+    ):
         ks.sweep({"noise_spread": [3]}, 5, {"noise": of_series(lambda price: price[:, :1], "last_price",
                                                                labels=("spread",))}, **given)  # fmt: skip
 

@@ -116,11 +116,11 @@ def test_an_error_in_a_task_is_raised_here(cluster):
 def test_engines_that_a_cluster_has_not_are_refused(cluster):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(ValueError, match="engine: got 'cuda' on a cluster without GPUs"):
+    with pytest.raises(ValueError, match="engine: .*got 'cuda' on a cluster without GPUs"):
         ks.sweep(SPACE, 5, STATISTICS, ray=cluster.address, engine="cuda", **GIVEN)
-    with pytest.raises(ValueError, match="device: got 'cuda:1' with ray, allowed is None"):
+    with pytest.raises(ValueError, match="device: expected None.*got 'cuda:1' with ray"):
         ks.sweep(SPACE, 5, STATISTICS, ray=cluster.address, device="cuda:1", **GIVEN)
-    with pytest.raises(TypeError, match="ray: got 3, allowed are"):
+    with pytest.raises(TypeError, match="ray: expected .*got 3"):
         ks.sweep(SPACE, 5, STATISTICS, ray=3, **GIVEN)
 
 

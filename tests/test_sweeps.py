@@ -122,7 +122,7 @@ def test_statistics_of_your_own_that_are_curves():
     price = sim.run(30, ("last_price",))["last_price"].double()
     assert table["ends_last"][1] == price[:, -1].mean() and table["ends_first"][1] == price[:, 0].mean()
     with pytest.raises(
-        ValueError, match=r"^statistics: got 2 values per market of 'ends', allowed in a sweep is one, or"
+        ValueError, match=r"^statistics: expected one value per market in a sweep, or as many .*, got 2 of 'ends'"
     ):
         run({"noise_spread": [3]}, statistics=[of_series(ends, "last_price")])
 
@@ -197,9 +197,9 @@ def test_an_error_of_one_device_stops_all(monkeypatch):
 
 
 def test_devices_are_chosen_in_words():
-    with pytest.raises(ValueError, match=r"device: got \['cpu', 'cpu'\], allowed are different GPUs, or one device"):
+    with pytest.raises(ValueError, match=r"device: expected different GPUs, or one device, got \['cpu', 'cpu'\]"):
         Here("cpu", ["cpu", "cpu"])
-    with pytest.raises(ValueError, match=r"device: got \[\], allowed are"):
+    with pytest.raises(ValueError, match=r"device: expected .*got \[\]"):
         Here("cpu", [])
     assert Here("cpu", "cpu").devices == [torch.device("cpu")]
 

@@ -392,7 +392,7 @@ WRONG = {
 def test_wrong_arguments(name):
     sim = ks.Simulator(ks.MarketConfig.preset("news"), 5, engine="cpu", slots=1)
     for markets, intervals in WRONG[name]:
-        with pytest.raises((TypeError, ValueError), match=f"{name}: got .*, allowed"):
+        with pytest.raises((TypeError, ValueError), match=f"{name}: expected .*got .*"):
             sim.tape(markets, intervals)
 
 
@@ -400,16 +400,18 @@ def test_wrong_quotes_and_paths():
     sim = ks.Simulator(ks.MarketConfig.preset("news", quote_latency=5), 5, engine="cpu", slots=1)
     zeros = torch.zeros((3, 2, 1, 4), dtype=torch.int32)
     for quotes in (zeros, zeros[0], zeros[:, :1], zeros.float(), "x"):
-        with pytest.raises((TypeError, ValueError), match="quotes: got .*, allowed"):
+        with pytest.raises((TypeError, ValueError), match="quotes: expected .*got .*"):
             sim.tape([0, 1], 10, quotes=quotes)
     for path in ([1, 2], [[1] * 10], [1.5] * 10, [2**30 + 1] * 10):
-        with pytest.raises((TypeError, ValueError), match="fundamental: got .*, allowed"):
+        with pytest.raises((TypeError, ValueError), match="fundamental: expected .*got .*"):
             sim.tape([0, 1], 10, fundamental=path)
-    with pytest.raises(ValueError, match="fundamental: got one beside quotes"):
+    with pytest.raises(
+        ValueError, match="fundamental: expected one interval per decision with it, got a path beside quotes"
+    ):
         sim.tape([0, 1], 9, quotes=zeros, fundamental=[1] * 9)
     assert len(sim.tape([0, 1], 3, quotes=zeros, fundamental=[1] * 3))
     sim.tensors["t"].fill_(sim._end - 5)
-    with pytest.raises(MarketError, match="intervals: got 10 at t"):
+    with pytest.raises(MarketError, match="intervals: expected .*, got 10 at t"):
         sim.tape(0, 10)
 
 

@@ -27,17 +27,27 @@ def assert_untouched(envs, before):
             "continuous",
             np.full((4, 4), np.nan, np.float32),
             ValueError,
-            r"actions\[0, 0\]: got nan, allowed is -1 to 1",
+            r"actions\[0, 0\]: expected -1 to 1.*got nan",
         ),
-        ("continuous", np.full((4, 4), 1.5, np.float32), ValueError, r"got 1.5, allowed is -1 to 1"),
-        ("continuous", np.zeros((4, 3), np.float32), ValueError, r"float32 \[4, 3\], allowed is float32 \[4, 4\]"),
-        ("continuous", np.zeros((4, 4), np.int64), TypeError, r"got int64 \[4, 4\], allowed is float32 \[4, 4\]"),
-        ("continuous", torch.zeros(4, 4, dtype=torch.float64), TypeError, r"torch.float64 .* allowed is float32"),
-        ("continuous", torch.zeros(3, 4), ValueError, r"\[3, 4\] on cpu, allowed is float32 \[4, 4\]"),
+        ("continuous", np.full((4, 4), 1.5, np.float32), ValueError, r"expected -1 to 1.*got 1.5"),
+        (
+            "continuous",
+            np.zeros((4, 3), np.float32),
+            ValueError,
+            r"expected float32 \[4, 4\] on .*, got float32 \[4, 3\]",
+        ),
+        ("continuous", np.zeros((4, 4), np.int64), TypeError, r"expected float32 \[4, 4\].*got int64 \[4, 4\]"),
+        ("continuous", torch.zeros(4, 4, dtype=torch.float64), TypeError, r"expected float32 .*, got torch.float64"),
+        (
+            "continuous",
+            torch.zeros(3, 4),
+            ValueError,
+            r"expected float32 \[4, 4\] on .*, got torch.float32 \[3, 4\] on cpu",
+        ),
         ("continuous", torch.full((4, 4), torch.inf), ValueError, r"got inf"),
-        ("discrete", np.array([0, 49, 0, 0]), ValueError, r"actions\[1\]: got 49, allowed is 0 to 48"),
-        ("discrete", np.array([0, 0, -1, 0]), ValueError, r"actions\[2\]: got -1"),
-        ("discrete", np.zeros(4, np.float32), TypeError, r"got float32 \[4\], allowed is int64 \[4\]"),
+        ("discrete", np.array([0, 49, 0, 0]), ValueError, r"actions\[1\]: expected 0 to 48, got 49"),
+        ("discrete", np.array([0, 0, -1, 0]), ValueError, r"actions\[2\]: expected .*, got -1"),
+        ("discrete", np.zeros(4, np.float32), TypeError, r"expected int64 \[4\].*got float32 \[4\]"),
         ("discrete", torch.zeros(4, dtype=torch.int32), TypeError, r"got torch.int32"),
     ],
 )
@@ -54,24 +64,24 @@ def test_bad_actions_leave_the_state_untouched(action_type, actions, error, matc
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [
-        ({"horizon": 0}, ValueError, "horizon: got 0, allowed is a whole number from 1"),
-        ({"reward": "sharpe"}, ValueError, "reward: got 'sharpe', allowed are 'pnl'"),
-        ({"reward_scale": 0.0}, ValueError, "reward_scale: got 0.0, allowed is a finite number above 0"),
-        ({"inventory_penalty": float("nan")}, ValueError, "inventory_penalty: got nan"),
-        ({"max_qty": True}, TypeError, "max_qty: got True"),
-        ({"horizn": 3}, TypeError, "unknown argument 'horizn', allowed for the task are horizon"),
-        ({"output": "jax"}, ValueError, "output: got 'jax', allowed are 'numpy', 'torch'"),
-        ({"autoreset_mode": "never"}, ValueError, "autoreset_mode: got 'never', allowed are NEXT_STEP"),
-        ({"auctions_per_step": 0}, ValueError, "auctions_per_step: got 0"),
-        ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),
-        ({"preset": "calm"}, ValueError, "preset: got 'calm', allowed are"),
-        ({"config": {"num_levels": 64}}, ValueError, "init_price: got 64, allowed is 1 to num_levels - 2 = 62"),
-        ({"config": [64]}, TypeError, "config: got list"),
-        ({"replace": "noise"}, ValueError, "replace: got 'noise'"),
-        ({"stagger": 1}, TypeError, "stagger: got 1"),
-        ({"render_mode": "video"}, ValueError, "render_mode: got 'video'"),
-        ({"render_market": 99}, ValueError, "render_market: got 99, allowed is 0 to"),
-        ({"render_market": 0.0}, TypeError, "render_market: got 0.0"),
+        ({"horizon": 0}, ValueError, "horizon: expected a whole number from 1.*got 0"),
+        ({"reward": "sharpe"}, ValueError, "reward: expected one of 'pnl'.*got 'sharpe'"),
+        ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a finite number above 0, got 0.0"),
+        ({"inventory_penalty": float("nan")}, ValueError, "inventory_penalty: expected .*, got nan"),
+        ({"max_qty": True}, TypeError, "max_qty: expected .*, got True"),
+        ({"horizn": 3}, TypeError, "expected one of horizon.*, got the unknown argument 'horizn'"),
+        ({"output": "jax"}, ValueError, "output: expected one of 'numpy', 'torch', got 'jax'"),
+        ({"autoreset_mode": "never"}, ValueError, "autoreset_mode: expected one of NEXT_STEP, .*, got 'never'"),
+        ({"auctions_per_step": 0}, ValueError, "auctions_per_step: expected .*, got 0"),
+        ({"engine": "gpu"}, ValueError, "engine: .*got 'gpu'"),
+        ({"preset": "calm"}, ValueError, "preset: expected .*got 'calm'"),
+        ({"config": {"num_levels": 64}}, ValueError, "init_price: expected 1 to num_levels - 2 = 62, got 64"),
+        ({"config": [64]}, TypeError, "config: expected .*, got list"),
+        ({"replace": "noise"}, ValueError, "replace: expected .*, got 'noise'"),
+        ({"stagger": 1}, TypeError, "stagger: expected .*, got 1"),
+        ({"render_mode": "video"}, ValueError, "render_mode: expected .*, got 'video'"),
+        ({"render_market": 99}, ValueError, "render_market: expected 0 to.*got 99"),
+        ({"render_market": 0.0}, TypeError, "render_market: expected .*, got 0.0"),
     ],
 )
 def test_bad_arguments(kwargs, error, match):
@@ -87,9 +97,9 @@ def test_bad_resets_and_steps():
         envs.reset(options={"reset_mask": np.ones(4, bool)})
     envs.reset(seed=1)
     for mask in (np.zeros(4, bool), np.ones(3, bool), np.ones(4, int)):
-        with pytest.raises(ValueError, match="reset_mask: got"):
+        with pytest.raises(ValueError, match="reset_mask: .*got"):
             envs.reset(options={"reset_mask": mask})
-    with pytest.raises(ValueError, match="options: got the unknown key 'mask'"):
+    with pytest.raises(ValueError, match="options: .*got the unknown key 'mask'"):
         envs.reset(options={"mask": None})
     for _ in range(6):
         truncated = envs.step(np.zeros((4, 4), np.float32))[3]

@@ -236,9 +236,9 @@ def test_stacked_observations_are_saved_and_cloned():
         assert torch.equal(other.step(action)[0], row) and torch.equal(twin.step(action)[0], row)
     with pytest.raises((TypeError, ValueError), match="stacked"):
         other.load_state_dict({**envs.state_dict(), "stacked": torch.zeros(5, 3)})
-    with pytest.raises(ValueError, match="features: got 99"):
+    with pytest.raises(ValueError, match="features: .*got 99"):
         StackObservation(make(), 3, [99])
-    with pytest.raises(ValueError, match="size: got 0"):
+    with pytest.raises(ValueError, match="size: .*got 0"):
         StackObservation(make(), 0)
 
 
@@ -350,10 +350,12 @@ def test_states_of_something_else_are_refused():
     envs.reset(seed=1)
     before = flat(envs.state_dict())
     of_env = envs.env.state_dict()
-    with pytest.raises(ValueError, match=r"state\['episode_returns'\]: got NoneType, allowed is torch.float64 \[5\]"):
+    with pytest.raises(ValueError, match=r"state\['episode_returns'\]: expected torch.float64 \[5\], got NoneType"):
         envs.load_state_dict(of_env)
     bare = {name: value for name, value in envs.state_dict().items() if name != "env"}
-    with pytest.raises(ValueError, match=r"state\['env'\]: got None, .*RecordEpisodeStatistics.*env.load_state_dict"):
+    with pytest.raises(
+        ValueError, match=r"state\['env'\]: expected .*RecordEpisodeStatistics.*, got None; .*env.load_state_dict"
+    ):
         envs.load_state_dict(bare)
     other = make(num_envs=5, max_offset=7)
     other.reset(seed=3)
@@ -362,7 +364,7 @@ def test_states_of_something_else_are_refused():
     assert_equal(flat(envs.state_dict()), before)
     with pytest.warns(UserWarning, match="max_offset is 7 there"):
         envs.load_state_dict({**envs.state_dict(), "env": other.state_dict()}, strict=False)
-    with pytest.raises(TypeError, match="state_dict: got Stranger inside, allowed are environments and wrappers"):
+    with pytest.raises(TypeError, match="state_dict: expected environments and wrappers.*got Stranger inside"):
         RecordEpisodeStatistics(Stranger()).state_dict()
 
 
@@ -386,25 +388,28 @@ def test_states_and_shared_statistics():
     for envs in (test, again.env):
         envs.update_running_mean = False
         assert_bits(envs.reset(seed=3)[0], train.env.normalize(raw))
-    with pytest.raises(ValueError, match=r"state\['mean'\]: got .* \[2\] on cpu, allowed is torch.float64 \[39\]"):
+    with pytest.raises(ValueError, match=r"state\['mean'\]: expected torch.float64 \[39\].*got .* \[2\] on cpu"):
         test.load_state_dict({**train.env.state_dict(), "mean": torch.zeros(2, dtype=torch.float64)})
-    with pytest.raises(TypeError, match="state: got list"):
+    with pytest.raises(TypeError, match="state: .*got list"):
         test.load_state_dict([])
 
 
 def test_what_they_refuse():
     for wrapper in (RecordEpisodeStatistics, NormalizeObservation, NormalizeReward):
-        with pytest.raises(ValueError, match=f"{wrapper.__name__}: got .* output 'numpy', .*gymnasium.wrappers.vector"):
+        with pytest.raises(
+            ValueError,
+            match=f"{wrapper.__name__}: expected output='torch' .*gymnasium.wrappers.vector.*, got .* output 'numpy'",
+        ):
             wrapper(make("numpy"))
     for arguments in ({"epsilon": 0}, {"clip": -1.0}, {"clip": float("nan")}):
         for wrapper in (NormalizeObservation, NormalizeReward):
-            with pytest.raises(ValueError, match=f"{next(iter(arguments))}: got"):
+            with pytest.raises(ValueError, match=f"{next(iter(arguments))}: .*got"):
                 wrapper(make(), **arguments)
-    with pytest.raises(ValueError, match="gamma: got 2"):
+    with pytest.raises(ValueError, match="gamma: .*got 2"):
         NormalizeReward(make(), gamma=2)
     envs = RecordEpisodeStatistics(RecordEpisodeStatistics(make()))
     envs.reset()
-    with pytest.raises(ValueError, match="stats_key: got 'episode'"):
+    with pytest.raises(ValueError, match="stats_key: .*got 'episode'"):
         envs.step(torch.zeros(5, 4))
 
 

@@ -28,19 +28,19 @@ def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, a
     if isinstance(env, str):
         fixed: dict[str, Any] = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
         for name in sorted(set(arguments) & {*fixed, "copy"}):
-            raise TypeError(f"{name}: got {arguments[name]!r}, allowed is nothing: {adapter} chooses it")
+            raise TypeError(f"{name}: expected it left out, got {arguments[name]!r}: {adapter} chooses it")
         return gym.make_vec(env, num_envs=1 if num_envs is None else num_envs, **fixed, **arguments)
     if not isinstance(env, VectorEnv):
-        raise TypeError(f"env: got {type(env).__name__}, allowed are an id and a vector environment of kineticsim_env")
+        raise TypeError(f"env: expected an id and a vector environment of kineticsim_env, got {type(env).__name__}")
     if num_envs is not None or arguments:
         given = ["num_envs"] * (num_envs is not None) + sorted(arguments)
-        raise TypeError(f"{given[0]}: got it beside an open environment, allowed is an id such as 'KineticSim/...'")
+        raise TypeError(f"{given[0]}: expected an id such as 'KineticSim/...' with it, got an open environment")
     found = getattr(env.unwrapped, "output", None)
     if found != output:
-        raise ValueError(f"env: got an environment with output {found!r}, allowed for {adapter} is output={output!r}")
+        raise ValueError(f"env: expected output={output!r} for {adapter}, got an environment with output {found!r}")
     mode = env.metadata.get("autoreset_mode")
     if mode is not AutoresetMode.SAME_STEP:
-        raise ValueError(f"env: got an environment with autoreset mode {mode}, allowed for {adapter} is SAME_STEP")
+        raise ValueError(f"env: expected autoreset mode SAME_STEP for {adapter}, got an environment with {mode}")
     return env
 
 
@@ -51,10 +51,10 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
         TypeError, ValueError: If `env` is something else, or has another autoreset mode.
     """
     if not isinstance(env, BatchedParallelEnv):
-        raise TypeError(f"env: got {type(env).__name__}, allowed is a BatchedParallelEnv of kineticsim_env")
+        raise TypeError(f"env: expected a BatchedParallelEnv of kineticsim_env, got {type(env).__name__}")
     if env.autoreset_mode is not AutoresetMode.SAME_STEP:
         raise ValueError(
-            f"env: got an environment with autoreset mode {env.autoreset_mode}, allowed for {adapter} is SAME_STEP"
+            f"env: expected autoreset mode SAME_STEP for {adapter}, got an environment with {env.autoreset_mode}"
         )
     return env
 
@@ -72,7 +72,7 @@ def check_unmasked(adapter: str, env: Any) -> Any:
     """
     if has_masks(env):
         raise ValueError(
-            f"action_mask: got True, allowed for {adapter} is False: the library's policies take no mask, and a masked "
+            f"action_mask: expected False for {adapter}, got True: the library's policies take no mask, and a masked "
             "choice does what another one without its order does"
         )
     return env
@@ -96,7 +96,7 @@ def check_copied(adapter: str, before: Any, after: Any) -> None:
     if torch.compiler.is_compiling():  # tensors of a program have no address; the reset before it was looked at
         return
     if _place(before) == _place(after):
-        raise ValueError(f"copy: got False, allowed for {adapter} is True: it keeps results beyond the next step")
+        raise ValueError(f"copy: expected True for {adapter}, got False: it keeps results beyond the next step")
 
 
 def _place(values: Any) -> int:

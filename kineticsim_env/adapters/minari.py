@@ -151,7 +151,7 @@ def _new_storage(dataset_id: str, env: VectorEnv, data_format: str) -> MinariSto
     namespace, _, _ = parse_dataset_id(dataset_id)
     path = get_dataset_path(dataset_id).absolute() / "data"
     if path.exists():
-        raise ValueError(f"dataset_id: got {dataset_id!r}, which exists at {path}, allowed is a new one")
+        raise ValueError(f"dataset_id: expected a new id, got {dataset_id!r}, which exists at {path}")
     if namespace is not None and namespace not in list_local_namespaces():
         create_namespace(namespace)
     path.mkdir(parents=True)

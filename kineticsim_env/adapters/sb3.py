@@ -56,7 +56,7 @@ class _MarketsVecEnv(VecEnv):
     def _take_seeds(self) -> np.ndarray | None:
         """Return the seeds of the rows for a reset; None if `seed` was not called since the last reset."""
         if any(self._options):
-            raise ValueError(f"options: got {next(filter(None, self._options))}, allowed is None: a reset takes none")
+            raise ValueError(f"options: expected None, got {next(filter(None, self._options))}: a reset takes none")
         seeds = None if self._seeds[0] is None else np.array(self._seeds, dtype=np.int64)
         self._reset_seeds()
         self._returns[:] = 0.0
@@ -122,7 +122,7 @@ class _MarketsVecEnv(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of the vector environment, which all markets share."""
         if sorted(self._get_indices(indices)) != list(range(self.num_envs)):
-            raise ValueError(f"indices: got {indices!r}, allowed is None: all markets share {attr_name!r}")
+            raise ValueError(f"indices: expected None, got {indices!r}: all markets share {attr_name!r}")
         setattr(_innermost(self.envs), attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
@@ -140,8 +140,8 @@ class _MarketsVecEnv(VecEnv):
         """Raise what Stable-Baselines3 expects of environments without masks."""
         if not has_masks(self.envs):
             raise AttributeError(
-                f"{_MASKS}: got an environment without masks, allowed is one made with action_mask=True and "
-                "action_type='discrete'"
+                f"{_MASKS}: expected an environment made with action_mask=True and action_type='discrete', got one "
+                "without masks"
             )
 
     def _mask(self, row: int) -> np.ndarray:
@@ -247,7 +247,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         envs = check_batched_env("SB3GroupVecEnv", env)
         if len(envs.group_map) != 1:
             roles = ", ".join(map(repr, envs.group_map))
-            raise ValueError(f"env: got learners of the roles {roles}, allowed is one role: all rows share a policy")
+            raise ValueError(f"env: expected learners of one role, got the roles {roles}: all rows share a policy")
         ((self._role, names),) = envs.group_map.items()
         self._shape = (envs.num_envs, len(names))
         seen, taken = envs.single_observation_spaces[self._role], envs.single_action_spaces[self._role]

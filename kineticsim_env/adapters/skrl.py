@@ -228,7 +228,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         if not isinstance(actions, Mapping) or set(actions) != set(self._place):
             found = show(sorted(actions, key=show) if isinstance(actions, Mapping) else actions)
             kind = ValueError if isinstance(actions, Mapping) else TypeError
-            raise kind(f"actions: got {found}, allowed is a dict with one entry for each of {list(self._place)}")
+            raise kind(f"actions: expected a dict with one entry for each of {list(self._place)}, got {found}")
         given = {
             role: torch.stack([self._given(actions[name], name) for name in names], dim=1)
             for role, names in self._env.group_map.items()
@@ -253,7 +253,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         rows = as_actions(actions, self._action_spaces[name], label)
         markets, device = self._env.num_envs, self._env.device
         if len(rows) != markets or rows.device != device:
-            raise ValueError(f"{label}: got {len(rows)} rows on {rows.device}, allowed are {markets} on {device}")
+            raise ValueError(f"{label}: expected {markets} rows on {device}, got {len(rows)} rows on {rows.device}")
         return rows
 
     def state(self) -> dict[str, torch.Tensor | None]:

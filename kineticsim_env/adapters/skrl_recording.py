@@ -58,12 +58,12 @@ def _warn(agent: Any) -> None:
     if "time_limit_bootstrap" in vars(agent.cfg) and name.endswith("_RNN"):
         warnings.warn(
             f"{name}: skrl's recurrent agents bootstrap a time limit with the value of the state before the decision, "
-            "and go on into the next episode; allowed for exact value targets is an agent without memory",
+            "and go on into the next episode; exact value targets need an agent without memory",
             stacklevel=3,
         )
     elif not all(flag.values() if isinstance(flag, Mapping) else [flag]):
         warnings.warn(
-            f"time_limit_bootstrap: got False, allowed for exact value targets of {name} is True: without it, they "
+            f"time_limit_bootstrap: expected True for exact value targets of {name}, got False: without it, they "
             "reach from one episode into the next at its horizon",
             stacklevel=3,
         )

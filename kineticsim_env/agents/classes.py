@@ -63,7 +63,7 @@ class AgentClass:
         self.informed = check_flag("informed", informed)
         self.largest_order = whole32("largest_order", largest_order)
         if not 1 <= self.largest_order <= MOST_UNITS:
-            raise ValueError(f"largest_order: got {show(largest_order)}, allowed is 1 to {MOST_UNITS}")
+            raise ValueError(f"largest_order: expected 1 to {MOST_UNITS}, got {show(largest_order)}")
         check_choice("role", role, ROLES)
         self.role = role
         self.parameters = Fixed({name: whole32(f"{self.name}.{name}", value) for name, value in parameters.items()})
@@ -72,13 +72,13 @@ class AgentClass:
             if name in (*OWNED, *_STORED):
                 raise ValueError(f"{self.name}: got the name {name!r}, which every agent or mix has; take another")
         if twice := sorted(set(self.parameters) & set(self.memory)):
-            raise ValueError(f"{self.name}: got {twice[0]!r} as a parameter and in memory, allowed is one of them")
+            raise ValueError(f"{self.name}: expected a parameter or memory, got {twice[0]!r} as both")
         if cxx is not None and not isinstance(cxx, str):
-            raise TypeError(f"cxx: got {show(cxx)}, allowed is the text of a function's body in C++, or None")
+            raise TypeError(f"cxx: expected the text of a function's body in C++, or None, got {show(cxx)}")
         self.cxx = cxx
         self.program: Program = read(function, vocabulary(self.parameters, self.memory, self.informed))
         if not self.name.isidentifier():
-            raise ValueError(f"agent: got a function called {show(self.name)}, allowed is a plain name")
+            raise ValueError(f"agent: expected a plain name, got a function called {show(self.name)}")
 
     def _start(self, name: str, value: Any) -> int | str:
         if isinstance(value, str):
@@ -124,7 +124,7 @@ class AgentClass:
             raise pickle.PicklingError(str(error)) from error
         if found != self:
             raise pickle.PicklingError(
-                f"agents: got {self.path!r}, which was declared anew since, allowed is the class that is there now"
+                f"agents: expected the class that is there now, got {self.path!r}, which was declared anew since"
             )
         return find_class, (self.path,)
 
@@ -181,18 +181,18 @@ def find_class(path: str) -> AgentClass:
     """
     module, colon, name = path.partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError(f"agents: got {path!r}, allowed is module:name of a class, as in 'my_traders:trend_follower'")
+        raise ValueError(f"agents: expected module:name of a class, as in 'my_traders:trend_follower', got {path!r}")
     try:
         found = getattr(sys.modules.get(module) or importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise ValueError(
-            f"agents: got {path!r}, and no module {error.name!r} is found, allowed is a class that can be imported: "
-            "put the folder of its file on sys.path (PYTHONPATH), or import the file before"
+            f"agents: expected a class that can be imported, got {path!r}, and no module {error.name!r} is found: put "
+            "the folder of its file on sys.path (PYTHONPATH), or import the file before"
         ) from error
     except AttributeError as error:
-        raise ValueError(f"agents: got {path!r}, and no {name!r} is there, allowed is {_told(module)}") from error
+        raise ValueError(f"agents: expected {_told(module)}, got {path!r}, and no {name!r} is there") from error
     if not isinstance(found, AgentClass):
-        raise ValueError(f"agents: got {path!r}, which is {show(found)}, allowed is what ks.agent has made")
+        raise ValueError(f"agents: expected what ks.agent has made, got {path!r}, which is {show(found)}")
     return found
 
 
@@ -204,15 +204,15 @@ def check_agents_from(given: Any, agents_from: Any) -> None:
     if agents_from is None:
         return
     if isinstance(agents_from, str) or not isinstance(agents_from, Iterable):
-        raise TypeError(f"agents_from: got {show(agents_from)}, allowed is a list of names of modules, or None")
+        raise TypeError(f"agents_from: expected a list of names of modules, or None, got {show(agents_from)}")
     allowed = list(agents_from)
     if not all(isinstance(module, str) for module in allowed):
-        raise TypeError(f"agents_from: got {show(allowed)}, allowed is a list of names of modules, or None")
+        raise TypeError(f"agents_from: expected a list of names of modules, or None, got {show(allowed)}")
     for key in given if isinstance(given, Mapping) else ():
         if isinstance(key, str) and key.partition(":")[0] not in allowed:
             raise ValueError(
-                f"agents: got {show(key)}, whose module would be imported, allowed are classes of "
-                f"{', '.join(allowed) or 'no module'} (agents_from)"
+                f"agents: expected classes of {', '.join(allowed) or 'no module'} (agents_from), got {show(key)}, "
+                "whose module would be imported"
             )
 
 
@@ -234,23 +234,23 @@ def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
     if given is None:
         return Fixed()
     if isinstance(given, AgentClass):
-        raise TypeError(f"{name}: got {show(given)}, allowed is a count with it, such as {{{given.name}: 30}}")
+        raise TypeError(f"{name}: expected a class with its count, such as {{{given.name}: 30}}, got {show(given)}")
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name}: got {show(given)}, allowed is a mapping of classes to ks.mix(...) or counts, or None")
+        raise TypeError(f"{name}: expected a mapping of classes to ks.mix(...) or counts, or None, got {show(given)}")
     found: dict[AgentClass, Mix] = {}
     for key, value in given.items():
         kind = find_class(key) if isinstance(key, str) else key
         if not isinstance(kind, AgentClass):
-            raise TypeError(f"{name}: got {show(key)}, allowed is a class that ks.agent has made, or its module:name")
+            raise TypeError(f"{name}: expected a class that ks.agent has made, or its module:name, got {show(key)}")
         for other in found:
             if other.name == kind.name:
                 raise ValueError(
-                    f"{name}: got two classes called {kind.name!r}, of {other.module} and {kind.module}, allowed are "
-                    "different names"
+                    f"{name}: expected different names, got two classes called {kind.name!r}, of {other.module} and "
+                    f"{kind.module}"
                 )
         found[kind] = _checked_mix(f"{name}[{kind.name}]", kind, value)
     if len(found) > most:
-        raise ValueError(f"{name}: got {len(found)} classes, allowed are up to {most}")
+        raise ValueError(f"{name}: expected up to {most} classes, got {len(found)}")
     return Fixed(found)
 
 
@@ -258,15 +258,15 @@ def _checked_mix(name: str, kind: AgentClass, given: Any) -> Mix:
     try:
         if isinstance(given, Mapping):
             if "count" not in given or not all(isinstance(key, str) for key in given):
-                raise TypeError(f"got {show(given)}, allowed is a mapping with 'count' and parameters")
+                raise TypeError(f"expected a mapping with 'count' and parameters, got {show(given)}")
             given = mix(**given)
         made = given if isinstance(given, Mix) else mix(given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
     unknown = sorted(set(made.parameters) - set(kind.parameters))
     if unknown:
-        has = ", ".join(kind.parameters) or "none"
-        raise ValueError(f"{name}: got the parameter {unknown[0]!r}, allowed are {has}")
+        has = f"one of {', '.join(kind.parameters)}" if kind.parameters else "no parameters"
+        raise ValueError(f"{name}: expected {has}, got the parameter {unknown[0]!r}")
     return made
 
 

@@ -29,7 +29,7 @@ def market_of(preset: str, changes: Sequence[str], agents: Sequence[str]) -> Mar
     """Return a preset with the changes of `--set` and the agents of `--agents`."""
     fields = changes_of(changes)
     if agents and "agents" in fields:
-        raise ValueError("agents: got both --set agents=... and --agents, allowed is one of them")
+        raise ValueError("agents: expected --set agents=... or --agents, got both")
     return MarketConfig.preset(preset, **fields, **({"agents": agents_of(agents)} if agents else {}))
 
 
@@ -46,12 +46,12 @@ def agents_of(words: Sequence[str]) -> dict[AgentClass, Mix]:
     for word in words:
         parts = _WORD.fullmatch(word.strip())
         if parts is None:
-            raise ValueError(f"agents: got {word!r}, allowed is {_FORM}")
+            raise ValueError(f"agents: expected {_FORM}, got {word!r}")
         place, name = parts["place"].strip(), parts["name"]
         module = _module_of(place) if place.endswith(".py") or "/" in place or "\\" in place else place
         kind = _class_of(module, name)
         if kind in agents:
-            raise ValueError(f"agents: got {name!r} twice, allowed is one mix of each class")
+            raise ValueError(f"agents: expected one mix of each class, got {name!r} twice")
         agents[kind] = _mix_of(word, parts["numbers"])
     return agents
 
@@ -60,20 +60,16 @@ def _module_of(place: str) -> str:
     """Return the name that a file can be imported by, everywhere where its folder is on the path."""
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise ValueError(f"agents: got the file {place!r}, which there is not, allowed is a file of Python")
+        raise ValueError(f"agents: expected a file of Python, got {place!r}, and there is no such file")
     if path.suffix != ".py" or not path.stem.isidentifier():
-        raise ValueError(
-            f"agents: got the file {place!r}, allowed is a name that can be imported, such as my_traders.py"
-        )
+        raise ValueError(f"agents: expected a name that can be imported, such as my_traders.py, got {place!r}")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
         importlib.invalidate_caches()
     found = importlib.util.find_spec(path.stem)
     if found is None or found.origin is None or Path(found.origin).resolve() != path:
         there = "there" if found is None else found.origin
-        raise ValueError(
-            f"agents: got the file {place!r}, but a module {path.stem!r} is {there}, allowed is another name"
-        )
+        raise ValueError(f"agents: expected a file of another name, got {place!r}: the module {path.stem!r} is {there}")
     return path.stem
 
 
@@ -97,7 +93,7 @@ def _mix_of(word: str, numbers: str) -> Mix:
         given: dict[str, Any] = {str(entry.arg): ast.literal_eval(entry.value) for entry in call.keywords if entry.arg}
         assert len(given) == len(call.keywords)
     except (AssertionError, SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        raise ValueError(f"agents: got {word!r}, allowed is {_FORM}") from None
+        raise ValueError(f"agents: expected {_FORM}, got {word!r}") from None
     try:
         return mix(count, **given)
     except (TypeError, ValueError) as error:

@@ -81,7 +81,7 @@ class Expressions:
         """Count turns and calls that happen whenever this place is reached."""
         self.turns += self.times * turns
         if self.turns > MOST_TURNS:
-            self.refuse(node, f"has {self.turns} turns of loops and calls by here, allowed are {MOST_TURNS}")
+            self.refuse(node, f"expected at most {MOST_TURNS} turns of loops and calls, got {self.turns} by here")
 
     def number(self, node: ast.expr) -> str:
         """Return an expression of type int32_t."""
@@ -101,10 +101,10 @@ class Expressions:
     def checked(self, node: ast.AST, value: Any) -> int:
         """Return a whole number if it has 32 bits."""
         if not isinstance(value, int):
-            self.refuse(node, f"got {self.source.quote(node)}, allowed are whole numbers")
+            self.refuse(node, f"expected whole numbers, got {self.source.quote(node)}")
         if not LOWEST <= value <= HIGHEST:
             said = value if value.bit_length() <= 64 else f"one of {value.bit_length()} bits"
-            self.refuse(node, f"got the number {said}, allowed are {LOWEST} to {HIGHEST} (32 bits)")
+            self.refuse(node, f"expected {LOWEST} to {HIGHEST} (32 bits), got the number {said}")
         return int(value)
 
     def constant(self, node: ast.expr) -> int | None:
@@ -134,7 +134,7 @@ class Expressions:
             return self.local(node.id)
         value = self.source.outer_number(node)
         if value is None:
-            self.refuse(node, f"reads {node.id!r}, which is no whole number; allowed are local names and constants")
+            self.refuse(node, f"expected local names and constants, got {node.id!r}, which is no whole number")
         return self.literal(node, value)
 
     def attribute(self, node: ast.Attribute) -> str:
@@ -207,7 +207,7 @@ class Expressions:
 
     def _call(self, node: ast.Call) -> str:
         if any(isinstance(part, ast.Starred) for part in node.args) or any(word.arg is None for word in node.keywords):
-            self.refuse(node, "got * or ** in a call, allowed are plain arguments")
+            self.refuse(node, "expected plain arguments, got * or ** in a call")
         said = self.source.quote(node.func)
         if isinstance(node.func, ast.Attribute) and self.is_argument(node.func.value, self.market):
             if node.func.attr in self.words.seen:
@@ -226,12 +226,12 @@ class Expressions:
         if called is self.words.order or called is self.words.no_order:
             self.refuse(node, "makes an order that is not returned; write return ks.order(...)")
         if not inspect.isfunction(called):
-            self.refuse(node, f"calls {said}, allowed are min, max, abs, and functions of whole numbers")
+            self.refuse(node, f"expected calls of min, max, abs and functions of whole numbers, got {said}")
         return self._own_function(node, called)
 
     def _least_or_most(self, node: ast.Call, name: str) -> str:
         if len(node.args) < 2:
-            self.refuse(node, f"got {self.source.quote(node)}, allowed are two whole numbers or more")
+            self.refuse(node, f"expected two whole numbers or more, got {self.source.quote(node)}")
         self.depth += len(node.args) - 2  # each is written within the one before
         text, *others = self._numbers(node, len(node.args))
         self.depth -= len(node.args) - 2
@@ -261,13 +261,13 @@ class Expressions:
     def _numbers(self, node: ast.Call, count: int) -> list[str]:
         self._check_count(node, count)
         if node.keywords:
-            self.refuse(node, f"got {node.keywords[0].arg}= in {self.source.quote(node)}, allowed are numbers alone")
+            self.refuse(node, f"expected numbers alone, got {node.keywords[0].arg}= in {self.source.quote(node)}")
         return [self.number(part) for part in node.args]
 
     def _check_count(self, node: ast.Call, count: int) -> None:
         if len(node.args) != count:
             allowed = f"{count} whole number" + "s" * (count != 1)
-            self.refuse(node, f"got {len(node.args)} in {self.source.quote(node)}, allowed: {allowed}")
+            self.refuse(node, f"expected {allowed}, got {len(node.args)} in {self.source.quote(node)}")
 
     def _drawn(self, node: ast.Call, name: str) -> str:
         word: int | None = 0
@@ -275,7 +275,7 @@ class Expressions:
             word = self.constant(keyword.value) if keyword.arg == "word" else None
             if word is None or not 0 <= word < MOST_WORDS:
                 said = self.source.quote(node)
-                self.refuse(node, f"got {said}, allowed is word= a constant from 0 to {MOST_WORDS - 1}")
+                self.refuse(node, f"expected word= a constant from 0 to {MOST_WORDS - 1}, got {said}")
         self._check_count(node, self.words.draws[name])
         write = self._chance if name in self.words.chances else self.number
         return f"draw.{name}({', '.join([*map(write, node.args), str(word)])})"
@@ -291,5 +291,5 @@ class Expressions:
             return self.number(node)
         value = -float(value) if negative else float(value)
         if not 0.0 <= value <= 1.0:
-            self.refuse(node, f"got the probability {value}, allowed is 0.0 to 1.0")
+            self.refuse(node, f"expected 0.0 to 1.0, got the probability {value}")
         return str(as_chance(value))

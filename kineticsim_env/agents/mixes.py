@@ -18,7 +18,7 @@ class Fixed(dict[Any, Any]):
     """A mapping that nobody changes; `dict(it)` is an ordinary copy."""
 
     def _refuse(self, *given: Any, **named: Any) -> Any:
-        raise TypeError("got a change of what is fixed, allowed is another ks.mix(...) in config.replace(agents=...)")
+        raise TypeError("expected another ks.mix(...) in config.replace(agents=...), got a change of what is fixed")
 
     __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
 
@@ -44,13 +44,13 @@ class Mix:
         """Check and keep what was given; see `mix`."""
         count = self.count
         if not is_number(count) or not 0 <= count <= MOST_AGENTS or int(count) != count:
-            raise ValueError(f"count: got {show(count)}, allowed is a whole number from 0 to {MOST_AGENTS}")
+            raise ValueError(f"count: expected a whole number from 0 to {MOST_AGENTS}, got {show(count)}")
         given = {name: _values(name, value, int(count)) for name, value in self.parameters.items()}
         object.__setattr__(self, "count", int(count))
         object.__setattr__(self, "parameters", Fixed(given))
         rows = {name: len(value) for name, value in given.items() if isinstance(value, np.ndarray) and value.ndim == 2}
         if len(set(rows.values())) > 1:
-            raise ValueError(f"{', '.join(rows)}: got {list(rows.values())} markets, allowed is one number of them")
+            raise ValueError(f"{', '.join(rows)}: expected values for one number of markets, got {list(rows.values())}")
 
     def __eq__(self, other: object) -> bool:
         """Compare the count and every parameter."""
@@ -125,12 +125,12 @@ def _values(name: str, given: Any, count: int) -> Any:
         plain = given.detach().cpu() if hasattr(given, "detach") else list(given) if _loose(given) else given
         array = np.asarray(plain)
     except Exception as error:  # ragged lists, and whatever strange objects raise
-        raise ValueError(f"{name}: got {show(given)}, allowed is {allowed}") from error
+        raise ValueError(f"{name}: expected {allowed}, got {show(given)}") from error
     if array.ndim == 0:
         return whole32(name, array.item())
     fits = array.shape == (count,) or (array.ndim == 2 and array.shape[1] in (1, count) and len(array))
     if not fits:
-        raise ValueError(f"{name}: got an array of shape {list(array.shape)}, allowed is {allowed}")
+        raise ValueError(f"{name}: expected {allowed}, got an array of shape {list(array.shape)}")
     if array.dtype.kind in "iuf":
         good = (array >= LOW) & (array <= HIGH) & (array == np.floor(array))  # False for NaN
     else:
@@ -149,5 +149,5 @@ def _loose(given: Any) -> bool:
 def whole32(name: str, value: Any) -> int:
     """Return a whole number of 32 bits."""
     if not is_number(value) or not LOW <= value <= HIGH or int(value) != value:  # NaN is not
-        raise ValueError(f"{name}: got {show(value)}, allowed is a whole number of 32 bits")
+        raise ValueError(f"{name}: expected a whole number of 32 bits, got {show(value)}")
     return int(value)

@@ -40,7 +40,7 @@ class Source:
 
     def __init__(self, function: Any) -> None:
         if not inspect.isfunction(function):
-            raise TypeError(f"agent: got {function!r}, allowed is a plain Python function (def)")
+            raise TypeError(f"agent: expected a plain Python function (def), got {function!r}")
         self._code, shown = function.__code__, function.__code__.co_name
         try:
             self._lines, self._first = inspect.getsourcelines(self._code)  # of the code: no decorator is looked through
@@ -78,7 +78,7 @@ class Source:
         if isinstance(tree, ast.If):
             (tree,) = tree.body
         if not isinstance(tree, ast.FunctionDef):
-            raise TypeError(f"agent: got {self._code.co_name!r}, allowed is a plain function (def)")
+            raise TypeError(f"agent: expected a plain function (def), got {self._code.co_name!r}")
         return tree
 
     def _text(self) -> str:

@@ -20,10 +20,10 @@ class Translation(Expressions):
     def __init__(self, library: Library, source: Source, *, trader: bool, depth: int) -> None:
         said = source.tree.args
         if said.vararg or said.kwarg or said.kwonlyargs or said.defaults or said.posonlyargs:
-            source.refuse(source.tree, "got *, ** or a default among the arguments, allowed are plain names")
+            source.refuse(source.tree, "expected plain names, got *, ** or a default among the arguments")
         if trader and len(source.arguments) != 3:
             count = len(source.arguments)
-            source.refuse(source.tree, f"got {count} arguments, allowed are three: market, own, draw")
+            source.refuse(source.tree, f"expected three arguments, market, own, draw, got {count}")
         super().__init__(library, source, trader=trader, depth=depth)
         self.loops = 0
 
@@ -58,8 +58,8 @@ class Translation(Expressions):
         """Return the characters of a text with the functions that it calls, if they are not too many."""
         length = sum(len(line.lstrip()) for line in text.splitlines()) + self.called
         if length > MOST_TEXT:
-            said = f"has {length} characters of C++, with the functions that it calls in their places"
-            self.refuse(self.source.tree, f"{said}; allowed are {MOST_TEXT}: use loops")
+            allowed = f"at most {MOST_TEXT} characters of C++, with the functions that it calls in their places"
+            self.refuse(self.source.tree, f"expected {allowed}, got {length}: use loops")
         return length
 
     def block(self, statements: list[ast.stmt]) -> tuple[str, bool]:
@@ -113,12 +113,12 @@ class Translation(Expressions):
         if len(targets) > 1 or isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
             self.refuse(node, "assigns several names; assign one per line")
         if isinstance(target, ast.Name) and self.trader and target.id in self.source.arguments:
-            self.refuse(target, f"got an assignment to {target.id!r}, allowed is another name")
+            self.refuse(target, f"expected another name, got an assignment to {target.id!r}")
         is_memory = isinstance(target, ast.Attribute) and self.is_argument(target.value, self.own)
         if not (isinstance(target, ast.Name) or is_memory):
             said = self.source.quote(target)
             allowed = f"local names, and memory of {self.own!r}" if self.trader else "local names"
-            self.refuse(target, f"writes {said}, allowed are {allowed}")
+            self.refuse(target, f"expected assignments to {allowed}, got one to {said}")
         if isinstance(target, ast.Attribute) and target.attr in self.words.parameters:
             self.refuse(target, f"writes the parameter {target.attr!r}; what changes is memory: declare it as such")
         value = self.number(node.value)
@@ -131,9 +131,9 @@ class Translation(Expressions):
     def loop(self, node: ast.For) -> str:
         """Return a loop. Its counter has a name of its own: Python's loops do not mind what is written to theirs."""
         if not isinstance(node.target, ast.Name) or node.orelse:
-            self.refuse(node, "allowed is for NAME in range(n), without else")
+            self.refuse(node, "expected for NAME in range(n) without else, got another loop")
         if self.trader and node.target.id in self.source.arguments:
-            self.refuse(node.target, f"got an assignment to {node.target.id!r}, allowed is another name")
+            self.refuse(node.target, f"expected another name, got an assignment to {node.target.id!r}")
         call = node.iter
         is_range = isinstance(call, ast.Call) and self.source.outer(call.func) is range and not call.keywords
         bounds = [self.constant(part) for part in call.args] if is_range else []  # type: ignore[attr-defined]
@@ -174,12 +174,10 @@ class Translation(Expressions):
         given = dict(zip(_ORDER, node.args, strict=False))
         for keyword in node.keywords:
             if keyword.arg not in _ORDER or keyword.arg in given:
-                self.refuse(
-                    node, f"got {keyword.arg or '**'!r} in an order, allowed are {', '.join(_ORDER)}, each once"
-                )
+                self.refuse(node, f"expected {', '.join(_ORDER)}, each once, got {keyword.arg or '**'!r} in an order")
             given[keyword.arg] = keyword.value
         if len(node.args) > len(_ORDER):
-            self.refuse(node, f"got {len(node.args)} numbers in an order, allowed are {', '.join(_ORDER)}")
+            self.refuse(node, f"expected {', '.join(_ORDER)}, got {len(node.args)} numbers in an order")
         if not set(_ORDER[:3]) <= set(given):
             self.refuse(node, "got an order without side, tick and quantity; write ks.order(side, tick, quantity)")
         return f"order_of({', '.join(self.number(given[name]) if name in given else '0' for name in _ORDER)})"

@@ -61,7 +61,7 @@ class Vocabulary:
         for name in (*self.seen, *self.prices, *self.parameters, *self.memory, *self.draws):
             if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name)):
                 raise ValueError(
-                    f"agent: got the name {name!r}, allowed are small letters a to z, digits, and single _ between them"
+                    f"agent: expected small letters a to z, digits, and single _ between them, got the name {name!r}"
                 )
 
 

@@ -91,7 +91,7 @@ class Calibration:
             place = None if given is None else check_count("point", given, 0, self._draws - 1)
             given = self.best if place is None else {name: values[place].item() for name, values in samples.items()}
         if not isinstance(given, Mapping) or set(given) != set(self.names):
-            raise ValueError(f"point: got {show(point)}, allowed are a sample's number and values of {self._listed()}")
+            raise ValueError(f"point: expected a sample's number or values of {self._listed()}, got {show(point)}")
         space = {name: [given[name]] for name in self.names}
         return make_plan(space, 1, ["volatility"], market=dict(self._plan.market), design="list").config(0)
 
@@ -209,7 +209,7 @@ class Calibration:
         from kineticsim_env.calibration.figures import draw_check
 
         if self.check is None:
-            raise ValueError("check: got a calibration with held_out=0, allowed is one that was checked")
+            raise ValueError("check: expected a calibration that was checked, got one with held_out=0")
         draw_check(path, self.check)
 
     def _listed(self) -> str:
@@ -219,7 +219,7 @@ class Calibration:
         """Return the draws."""
         if not self.reach.within:
             raise ValueError(
-                f"{asked}: got a target that is {self.reach}; allowed is one that simulations come near. The nearest "
+                f"{asked}: expected a target that simulations come near, got one that is {self.reach}. The nearest "
                 "point is reach.nearest, config(found.reach.nearest) its market; a wider space may reach it"
             )
         return self.samples

@@ -93,7 +93,7 @@ def calibrate(
     for each in plan.design.dimensions:
         if each.values is not None or not each.low < each.high:
             got = "values" if each.values is not None else f"the range {each.low:g} to {each.high:g}"
-            raise ValueError(f"space[{each.name!r}]: got {got}, allowed is a range (low, high) to calibrate within")
+            raise ValueError(f"space[{each.name!r}]: expected a range (low, high) to calibrate within, got {got}")
     name, (place, *_) = choose_devices(engine, device)
     try:
         from kineticsim_env.calibration import checking, learning, reaching
@@ -156,6 +156,6 @@ def _check_left_out(rows: np.ndarray, read: Target, left: int, simulations: int)
     worst = sorted(shares, key=lambda name: -shares[name])[:3]
     said = ", ".join(f"{name!r} in {shares[name]:.0%}" for name in worst if shares[name] > 0)
     raise ValueError(
-        f"statistics: got only {left} of {simulations} points that define all of them, allowed are half, and at least "
-        f"{_FEWEST}; undefined: {said}"
+        f"statistics: expected half of {simulations} points, and at least {_FEWEST}, that define all of them, got only "
+        f"{left}; undefined: {said}"
     )

@@ -61,7 +61,7 @@ def command(options: argparse.Namespace) -> int:
             if option != "output":
                 plots.check_picture(name, path)
     if options.plot_check and given.get("held_out") == 0:
-        raise ValueError("--plot-check: got one with held_out = 0, allowed is with points that are held out")
+        raise ValueError("--plot-check: expected points that are held out, got held_out = 0")
     found = calibrate(**given)
     print(found)
     print(", ".join(f"{phase} {seconds:.3g} s" for phase, seconds in found.seconds.items()))
@@ -123,5 +123,5 @@ def read_series(path: str | Path) -> dict[str, np.ndarray]:
         if not columns or len(columns) != len(heads) or len(set(heads)) < len(heads):
             raise ValueError(f"{len(columns)} columns of numbers under {len(heads)} names")
     except ValueError as error:
-        raise ValueError(f"target: got {path} ({error}), allowed is a CSV file of names and whole numbers") from error
+        raise ValueError(f"target: expected a CSV file of names and whole numbers, got {path} ({error})") from error
     return {name.strip(): np.array(column) for name, column in zip(heads, columns, strict=True)}

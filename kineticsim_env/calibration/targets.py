@@ -56,16 +56,16 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
         own = (target.intervals, target.group_size) if isinstance(target, Measured) else None
         given = target
     else:
-        raise TypeError(f"target: got {show(target)}, allowed is {_ALLOWED}")
+        raise TypeError(f"target: expected {_ALLOWED}, got {show(target)}")
     plans = check_statistics(chosen)
     length, markets = own or (None, 1)
     intervals = length if intervals is None else intervals
     if intervals is None:
-        raise ValueError("intervals: got None, allowed is how many the target's statistics were measured over")
+        raise ValueError("intervals: expected how many the target's statistics were measured over, got None")
     values = _values(given, plans)
     for name, value in values.items():
         if not math.isfinite(value):
-            raise ValueError(f"target[{name!r}]: got {value}, allowed are statistics that the target defines")
+            raise ValueError(f"target[{name!r}]: expected statistics that the target defines, got {value}")
     return Target(
         {name: given.strip() if isinstance(given, str) else given for name, given in chosen.items()},
         values,
@@ -94,11 +94,11 @@ def _of_table(target: Mapping[str, Any]) -> dict[str, Any]:
         if name in texts or not isinstance(name, str) or name.partition("(")[0].strip() in STATISTICS:
             continue
         if isinstance(target, Measured):
-            raise ValueError(f"statistics: got None, allowed is what {name!r} was measured with: it is a function")
+            raise ValueError(f"statistics: expected what {name!r} was measured with, got None: it is a function")
         if np.ndim(target[name]) == 1 and len(target[name]) > 1:
             raise ValueError(
-                f"target: got {name!r}, allowed are names of series ({', '.join(_SERIES)}) or of statistics "
-                f"({', '.join(STATISTICS)})"
+                f"target: expected names of series ({', '.join(_SERIES)}) or of statistics ({', '.join(STATISTICS)}), "
+                f"got {name!r}"
             )
     return named_statistics({name: texts.get(name, name) for name in target})
 
@@ -112,25 +112,25 @@ def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, fl
     """Return the value of each column."""
     for name in given:
         if name not in plans:
-            raise ValueError(f"target: got {show(name)}, allowed are the statistics: {', '.join(plans)}")
+            raise ValueError(f"target: expected one of the statistics {', '.join(plans)}, got {show(name)}")
     values = {}
     for name, plan in plans.items():
         if name not in given:
-            raise ValueError(f"target: got no {name!r}, allowed is a value of each of {', '.join(plans)}")
+            raise ValueError(f"target: expected a value of each of {', '.join(plans)}, got no {name!r}")
         one, labels = given[name], plan.labels
         if isinstance(one, Value):
             if len(one.value) != 1:
-                raise ValueError(f"target: got {len(one.value)} groups of markets, allowed is one: group=None")
+                raise ValueError(f"target: expected one group of markets, got {len(one.value)}: group=None")
             one = one.value[0]
         array = np.asarray(one.tolist() if hasattr(one, "tolist") else one, dtype=object)
         wanted, allowed = (), "a number"
         if labels is not None:
             wanted, allowed = (len(labels),), f"{len(labels)} numbers, for {plan.axis} {_listed(labels)}"
         if array.shape != wanted or not all(is_number(value) for value in array.ravel()):
-            raise ValueError(f"target[{name!r}]: got {show(given[name])}, allowed is {allowed}")
+            raise ValueError(f"target[{name!r}]: expected {allowed}, got {show(given[name])}")
         for column, value in zip(column_names(name, labels), array.ravel(), strict=True):
             if column in values and not math.isclose(values[column], value, rel_tol=0):
-                raise ValueError(f"target[{name!r}]: got {value} for {column}, allowed is {values[column]}, as above")
+                raise ValueError(f"target[{name!r}]: expected {column} {values[column]}, as above, got {value}")
             values[column] = float(value)
     return values
 

@@ -60,12 +60,12 @@ def command(options: argparse.Namespace) -> int:
     config = market_of(options.preset, options.set, options.agents)
     check_files({"--output": options.output, "--plot": options.plot})
     if options.output and Path(options.output).suffix not in (".json", ".csv"):
-        raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
+        raise ValueError(f"--output: expected names that end in .json or .csv, got {options.output!r}")
     markets, engine, device = choose_markets(options, config, _MARKETS)
     auctions = -(-max(options.blocks) // options.per_auction) + options.after
-    got = f"--blocks, --after, --markets: got {auctions} auctions of {markets} markets"
+    got = f"{auctions} auctions of {markets} markets"
     cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
-    memory.check_run(got, config, 2 * markets, auctions, engine, device, *cell)
+    memory.check_run("--blocks, --after, --markets", got, config, 2 * markets, auctions, engine, device, *cell)
     arguments: dict[str, Any] = {
         "side": options.side,
         "after": options.after,

@@ -52,9 +52,8 @@ def command(options: argparse.Namespace) -> int:
     config = market_of(options.preset, options.set, options.agents)
     check_files({"--output": options.output, "--plot": options.plot})
     markets, engine, device = choose_markets(options, config, _MARKETS)
-    got = f"--markets: got {markets} markets"
     held = {"statistics": _BYTES * len(options.aggregate)}
-    memory.check_run(got, config, markets, _AT_ONCE, engine, device, held, {})
+    memory.check_run("--markets", f"{markets} markets", config, markets, _AT_ONCE, engine, device, held, {})
     found = scorecard(
         config,
         options.intervals,

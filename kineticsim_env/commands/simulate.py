@@ -65,13 +65,13 @@ def command(options: argparse.Namespace) -> int:
     check_files({"--save": options.save, "--plot": options.plot})
     if options.auctions + options.warmup > _MOST_AUCTIONS:
         both = f"{options.auctions} auctions and {options.warmup} before them"
-        raise ValueError(f"--auctions, --warmup: got {both}, allowed is 2^32 - 1 together")
+        raise ValueError(f"--auctions, --warmup: expected up to 2^32 - 1 together, got {both}")
     markets, engine, device = choose_markets(options, config, _MARKETS)
     record = SERIES if options.save or options.plot else ("last_price", "volume")
-    got = f"--auctions, --markets: got {options.auctions} auctions of {markets} markets"
+    got = f"{options.auctions} auctions of {markets} markets"
     copied = 4 * len(record) if device.type == "cuda" else 0
     cell = {"series": 4 * len(record)}, {"statistics": _BYTES + copied}
-    memory.check_run(got, config, markets, options.auctions, engine, device, *cell)
+    memory.check_run("--auctions, --markets", got, config, markets, options.auctions, engine, device, *cell)
     simulator = Simulator(config, markets, engine=engine, device=device, seed=options.seed)
     simulator.run(1, record, progress=False)  # compiles what is not compiled yet
     simulator.reset(seed=options.seed)

@@ -121,15 +121,15 @@ def counterfactual(
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
     shape = (simulator.num_markets, len(simulator.slots), 4)
     if isinstance(orders, type):  # a call of a class makes an object, not quotes
-        raise TypeError(f"orders: got {show(orders)}, allowed are quotes, or a function of t and the simulator")
+        raise TypeError(f"orders: expected quotes, or a function of t and the simulator, got {show(orders)}")
     if callable(orders):
         if decisions is None:
-            raise TypeError("decisions: got None, allowed is a whole number from 0 where orders is a function")
+            raise TypeError("decisions: expected a whole number from 0 where orders is a function, got None")
         decisions = check_count("decisions", decisions, 0)
     else:
         orders = _checked_orders(orders, (None, *shape), simulator.device)
         if decisions is not None and check_count("decisions", decisions, 0) != len(orders):
-            raise ValueError(f"decisions: got {decisions}, allowed is {len(orders)}, the length of orders, or None")
+            raise ValueError(f"decisions: expected {len(orders)}, the length of orders, or None, got {decisions}")
         decisions = len(orders)
     simulator.run(warmup, progress=progress)
     twin, arrival = simulator.branch(), simulator.mid2

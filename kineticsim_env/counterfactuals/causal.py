@@ -165,7 +165,7 @@ def check_room(config: MarketConfig, wanted: dict[str, tuple[int, str]]) -> None
     for argument, (units, name) in wanted.items():
         limit = getattr(config, name)
         if limit is not None and units > int(np.min(limit)):
-            raise ValueError(f"{argument}: got {units}, allowed is up to {np.min(limit)}, the config's {name}")
+            raise ValueError(f"{argument}: expected up to {np.min(limit)}, the config's {name}, got {units}")
 
 
 def market_order(simulator: Simulator, side: int, due: int) -> torch.Tensor:
@@ -179,7 +179,7 @@ def market_order(simulator: Simulator, side: int, due: int) -> torch.Tensor:
 
 def _counts(name: str, values: Any, least: int) -> tuple[int, ...]:
     if isinstance(values, str) or not np.iterable(values) or not len(values := tuple(values)):
-        raise TypeError(f"{name}: got {show(values)}, allowed are whole numbers, one at least")
+        raise TypeError(f"{name}: expected whole numbers, one at least, got {show(values)}")
     return tuple(check_count(f"{name}[{at}]", value, least) for at, value in enumerate(values))
 
 

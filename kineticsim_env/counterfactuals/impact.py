@@ -88,7 +88,7 @@ def block_impact(
     check_choice("side", side, SIDES)
     per_auction, after = check_count("per_auction", per_auction, 1), check_count("after", after, 1)
     if check_count("block", block, 0) > MAX_QUOTE_QTY * 1024:
-        raise ValueError(f"block: got {block}, allowed is up to {MAX_QUOTE_QTY * 1024}")
+        raise ValueError(f"block: expected up to {MAX_QUOTE_QTY * 1024}, got {block}")
     if reach is not None:
         reach = check_count("reach", reach, 0)
     check_room(config, {"block": (block, "inventory_limit"), "per_auction": (per_auction, "max_quote_qty")})

@@ -36,7 +36,7 @@ def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> t
     check_choice("engine", engine, ENGINES)
     wanted = _device(device)
     if wanted is not None and engine != "auto" and (wanted.type == "cuda") != (engine == "cuda"):
-        raise ValueError(f"device: got {str(wanted)!r} with engine={engine!r}, allowed is a device of that engine")
+        raise ValueError(f"device: expected a device of that engine, got {str(wanted)!r} with engine={engine!r}")
     if engine == "cuda" or (engine == "auto" and wanted is not None and wanted.type == "cuda"):
         reason = kernels.cuda_unavailable()
         if reason:
@@ -79,16 +79,16 @@ def _device(device: Any) -> torch.device | None:
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"device: got {show(device)}, allowed are None, 'cpu', 'cuda' or 'cuda:N'") from error
+        raise ValueError(f"device: expected None, 'cpu', 'cuda' or 'cuda:N', got {show(device)}") from error
     if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device: got {show(device)}, allowed are None, 'cpu', 'cuda' or 'cuda:N'")
+        raise ValueError(f"device: expected None, 'cpu', 'cuda' or 'cuda:N', got {show(device)}")
     return found
 
 
 def _cuda_device(wanted: torch.device | None) -> torch.device:
     index = torch.cuda.current_device() if wanted is None or wanted.index is None else wanted.index
     if index >= torch.cuda.device_count():
-        raise ValueError(f"device: got 'cuda:{index}', allowed is an index below {torch.cuda.device_count()}")
+        raise ValueError(f"device: expected an index below {torch.cuda.device_count()}, got 'cuda:{index}'")
     return torch.device("cuda", index)
 
 

@@ -62,8 +62,8 @@ def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[Age
         inactive = replaced.get(kind.name, 0)
         if inactive > made.count:
             raise ValueError(
-                f"slots: got {inactive} that replace a {kind.name} agent, allowed is up to {made.count}, the number of "
-                f"{kind.name} agents in the market"
+                f"slots: expected up to {made.count}, the number of {kind.name} agents in the market, got {inactive} "
+                f"that replace a {kind.name} agent"
             )
         own = int(made.of_each_agent)
         group = AgentGroup(kind, first, made.count, made.count - inactive, parameters, own, memory)
@@ -95,8 +95,8 @@ def check_width(name: str, made: Mix, of_each_agent: bool) -> None:
     """Refuse parameters of each agent where engines have room for those of a class."""
     if made.of_each_agent and not of_each_agent:
         raise ValueError(
-            f"agents[{name}]: got parameters of each agent, allowed are those of the class, one per market, as there "
-            f"were at the start; made with ks.mix({made.count}, parameter=[...]) there is one per agent"
+            f"agents[{name}]: expected parameters of the class, one per market, as there were at the start, got ones "
+            f"of each agent; made with ks.mix({made.count}, parameter=[...]) there is one per agent"
         )
 
 

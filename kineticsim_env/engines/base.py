@@ -87,7 +87,7 @@ class Engine:
         needed["scenario_values"] = scenarios if self._tables["scenario_values"] else 0
         for name, rows in {"bank_scalars": owners * settings.get("bank_size", 0), **needed}.items():
             if self._tables[name] < rows:
-                raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
+                raise ValueError(f"{name}: expected {rows} rows, as the task has it, got {self._tables[name]}")
         self._task = settings
         discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
         self._input = "choices" if discrete else "actions"
@@ -141,7 +141,7 @@ class Engine:
         if not self._fits_task:
             raise RuntimeError("the scenarios or warm starts were replaced without their task; use env.set_scenarios")
         if mode == ENV_STEP and tensors.get(self._input) is None:
-            raise ValueError(f"{self._input}: got None, allowed is a tensor, as the action type asks for")
+            raise ValueError(f"{self._input}: expected a tensor, as the action type asks for, got None")
 
     def _checked(self, name: str, tensor: torch.Tensor, decisions: int, auctions: int) -> torch.Tensor:
         """Return a tensor of a launch, or a copy where the engine could not read it in place."""
@@ -152,9 +152,9 @@ class Engine:
         # Axes of length 1 may be missing, as only the memory is handed on.
         if tensor.dtype != dtype or tensor.numel() != count or tensor.device != self.device:
             found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
-            raise ValueError(f"{name}: got {found}, allowed is {dtype} {list(shape)} on {self.device}")
+            raise ValueError(f"{name}: expected {dtype} {list(shape)} on {self.device}, got {found}")
         if not tensor.is_contiguous():
-            raise ValueError(f"{name}: got strides {tensor.stride()}, allowed is a contiguous tensor")
+            raise ValueError(f"{name}: expected a contiguous tensor, got strides {tensor.stride()}")
         if name not in _INPUTS:
             return tensor
         return tensor.clone() if tensor.data_ptr() % _ALIGNMENT else self.own_copy(tensor)
@@ -188,7 +188,7 @@ class Engine:
 
     def launcher(self, mode: int) -> Any:
         """Return how a mode is launched in programs that torch compiles. Raises RuntimeError if it cannot be."""
-        raise RuntimeError(f"engine {self.name!r} cannot be compiled by torch, allowed are 'cpu' and 'cuda'")
+        raise RuntimeError(f"engine {self.name!r} cannot be compiled by torch: 'cpu' and 'cuda' can")
 
     def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
         """Get ready for programs that torch compiles; see `NativeEngine.prepare_launcher`."""

@@ -81,7 +81,7 @@ class Ensemble(LiveMarkets):
         # t stays below it, or random words would repeat: of auctions, or of events.
         self._end = 2**32 // events + 1 if config.uses_clock else 2**32
         if seed is None:
-            raise TypeError(f"seed: got None, allowed is an int, or {self.num_markets} of them")
+            raise TypeError(f"seed: expected an int, or {self.num_markets} of them, got None")
         self.reset(seed=seed)
 
     @one_at_a_time
@@ -139,8 +139,8 @@ class Ensemble(LiveMarkets):
         """
         if self._scenarios is not None:
             raise ValueError(
-                "set_parameters: got an environment whose episodes draw scenarios, allowed is env.set_scenarios(...) "
-                "for episodes that begin from then on"
+                "set_parameters: expected env.set_scenarios(...) for episodes that begin from then on, got an "
+                "environment whose episodes draw scenarios"
             )
         chosen = check_mask("mask", mask, self.num_markets, self.device).cpu().numpy()
         config = changed(self.config, fields, chosen)

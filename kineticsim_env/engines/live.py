@@ -46,7 +46,7 @@ class LiveMarkets:
 
     @config.setter
     def config(self, value: object) -> None:
-        raise AttributeError("config: got another one, allowed is set_parameters(field=value), or another simulator")
+        raise AttributeError("config: expected set_parameters(field=value), or another simulator, got another config")
 
     @property
     def bid(self) -> torch.Tensor:
@@ -92,7 +92,7 @@ class LiveMarkets:
     def queue(self) -> torch.Tensor:
         """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; continuous trading has it."""
         if "queue" not in self.tensors:
-            raise AttributeError("queue: got mechanism 'call', in which nobody queues, allowed is 'continuous'")
+            raise AttributeError("queue: expected mechanism 'continuous', got 'call', in which nobody queues")
         return self.tensors["queue"]
 
     @property
@@ -196,7 +196,7 @@ class LiveMarkets:
             if word & names["kErrorNanAction"]
             else "an action outside its space (it was clamped)"
         )
-        raise MarketError(f"market {market}: got {what}, allowed are finite actions inside the action space")
+        raise MarketError(f"market {market}: expected finite actions inside the action space, got {what}")
 
     @one_at_a_time
     def state_dict(self) -> dict[str, torch.Tensor]:

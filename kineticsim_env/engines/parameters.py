@@ -88,8 +88,8 @@ def parameter_rows(
         if len(short):
             row, index = short[0]
             raise ValueError(
-                f"slots: got {inactive[index]} that replace a {CLASSES[index]} agent, allowed is up to "
-                f"{counts[row, index]}, the number of {CLASSES[index]} agents in the market"
+                f"slots: expected up to {counts[row, index]}, the number of {CLASSES[index]} agents in the market, "
+                f"got {inactive[index]} that replace a {CLASSES[index]} agent"
             )
     active = np.maximum(counts - inactive, 0)
     first = np.cumsum(counts, axis=1)
@@ -158,17 +158,17 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     of_agents = agent_fields(config)
     free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]
     if not fields:
-        raise TypeError(f"set_parameters: got no field, allowed are {', '.join(free)}")
+        raise TypeError(f"set_parameters: expected one of {', '.join(free)}, got no field")
     for name in fields:
         if name not in free:
             counts = [f"{kind.name}.count" for kind in config.agents]
             reason = ", which running markets cannot change" if name in (*_FIXED, *counts) else ""
-            raise ValueError(f"set_parameters: got the field {name!r}{reason}, allowed are {', '.join(free)}")
+            raise ValueError(f"set_parameters: expected one of {', '.join(free)}, got the field {name!r}{reason}")
     agents = _changed_agents(config, {name: value for name, value in fields.items() if name in of_agents}, chosen)
     wanted = {name: checked(name, value) for name, value in fields.items() if name not in of_agents}
     for name, value in wanted.items():
         if isinstance(value, np.ndarray) and len(value) != len(chosen):
-            raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
+            raise ValueError(f"{name}: expected one value, or {len(chosen)} per-market values, got {len(value)}")
     if not chosen.all():
         present = {name: getattr(config, name) for name in wanted}
         name = "fundamental_price"
@@ -179,7 +179,7 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     found = config.replace(**wanted, agents=agents)
     stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
     if np.any(stuck):
-        raise ValueError("window: got 0 for a market whose grid follows its price, allowed is a window above 0")
+        raise ValueError("window: expected a window above 0, got 0 for a market whose grid follows its price")
     return found
 
 
@@ -200,7 +200,7 @@ def _changed_agents(config: MarketConfig, fields: Mapping[str, Any], chosen: np.
         except ValueError as error:
             raise ValueError(f"{kind.name}.{error}") from None
         if given.markets not in (None, len(chosen)):
-            raise ValueError(f"{field}: got {given.markets} per-market values, allowed is one, or {len(chosen)}")
+            raise ValueError(f"{field}: expected one value, or {len(chosen)} per-market values, got {given.markets}")
         check_width(kind.name, given, before.of_each_agent)
         now = given.parameters[name]
         if not chosen.all():
@@ -216,6 +216,6 @@ def _where(name: str, chosen: np.ndarray, value: Any, present: Any) -> Any:
         return None
     if value is None or present is None:
         raise ValueError(
-            f"{name}: got {show(value)} for some markets beside {show(present)} in others, allowed are numbers in all"
+            f"{name}: expected numbers in all markets, got {show(value)} for some beside {show(present)} in others"
         )
     return np.where(chosen, value, present)

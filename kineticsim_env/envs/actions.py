@@ -46,7 +46,7 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
         place = np.unravel_index(int(np.argmin(good)), shape)
         allowed = f"0 to {limit - 1}" if limit else "-1 to 1, give or take 0.001"
         where = f"{name}{[int(i) for i in place]}" if place else name
-        raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
+        raise ValueError(f"{where}: expected {allowed}, got {given[place]}")
     return given
 
 

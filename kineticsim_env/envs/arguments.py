@@ -95,7 +95,7 @@ def with_task(
     known = OF_ONE if one_market else OF_MANY
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon}, settings=known)
     if settings.action_mask and made.action_type != "discrete":
-        raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
+        raise ValueError("action_mask: expected False with action_type='continuous', got True")
     return dataclasses.replace(settings, own=own), made
 
 

@@ -165,7 +165,7 @@ def check_role(task: type[Task], replace: Any, config: MarketConfig) -> str:
     assert task.replaceable is not None
     added = (kind.name for kind in config.agents if kind.role == task.role)
     check_choice("replace", replace, (task.replaceable, *added), optional=True)
-    check_replaceable(f"replace: got {replace!r}, one agent", 1, 0, replace, config)
+    check_replaceable("replace", f"{replace!r}, one agent", 1, 0, replace, config)
     return task.role
 
 
@@ -182,6 +182,5 @@ def check_options(options: Any, *allowed: str) -> tuple[Any, ...]:
     given = check_dict("options", options, f"None, or a dict with {names}")
     unknown = set(given) - set(allowed)
     if unknown:
-        said = f"allowed {'are' if len(allowed) > 1 else 'is'} {names}"
-        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, {said}")
+        raise ValueError(f"options: expected {names}, got the unknown key {show(min(unknown, key=show))}")
     return tuple(given.get(name) for name in allowed)

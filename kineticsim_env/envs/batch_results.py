@@ -93,15 +93,15 @@ class BatchResults:
         """
         if self._core.own is not None:
             raise TypeError(
-                "step: got reward, features or terminate of your own, or opponents, in a compiled program, allowed are "
-                "built-in ones, and none; capture the step in a CUDA graph, or compile your functions"
+                "step: expected built-in rewards and no opponents in a compiled program, got custom reward, features, "
+                "terminate or opponents; capture the step in a CUDA graph, or compile your functions"
             )
         if self._masks is not None:
-            raise TypeError("step: got action_mask in a compiled program, allowed is an environment without")
+            raise TypeError("step: expected an environment without action_mask in a compiled program, got one with it")
         if self._numpy:
-            raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
+            raise TypeError("step: expected output='torch' in a compiled program, got output='numpy'")
         if actions.shape != shape:
-            raise ValueError(f"actions: got {list(actions.shape)}, allowed is {list(shape)}")
+            raise ValueError(f"actions: expected {list(shape)}, got {list(actions.shape)}")
         launcher = self._core.launcher
         torch.ops.kineticsim.step(launcher.state, launcher.tables, actions, launcher.number)
         live = self._views(launcher.named)

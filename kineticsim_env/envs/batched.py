@@ -139,7 +139,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         """
         mask, scenario = check_options(options, "reset_mask", "scenario")
         if not self._was_reset and mask is not None:
-            raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
+            raise gym.error.ResetNeeded("reset_mask: expected a first reset of all markets, got a mask")
         if not self._was_reset and seed is None:
             seed = int(np.random.default_rng().integers(2**62))
         self.core.reset(seed, mask, scenario)
@@ -172,11 +172,11 @@ class BatchedParallelEnv(BaseMarketEnv):
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         if not isinstance(actions, Mapping):
             allowed = f"a dict with one entry for each of {list(self.groups)}"
-            raise TypeError(f"actions: got {type(actions).__name__}, allowed is {allowed}")
+            raise TypeError(f"actions: expected {allowed}, got {type(actions).__name__}")
         if set(actions) != set(self.groups):
             odd = sorted(set(actions) ^ set(self.groups), key=str)
             raise ValueError(
-                f"actions: got missing or unknown roles {odd}, allowed is one entry for each of {list(self.groups)}"
+                f"actions: expected one entry for each of {list(self.groups)}, got missing or unknown roles {odd}"
             )
         for role, rows in self._given.items():
             limit, name = self._limits[role], f"actions[{role!r}]"

@@ -70,8 +70,8 @@ class EnvCore:
         self.autoreset, self.auctions_per_step = settings.autoreset, settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
-                f"horizon: got {task.horizon} decisions of {self.auctions_per_step} auctions, allowed are episodes of "
-                "less than 2^32 auctions"
+                f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
+                f"{self.auctions_per_step} auctions"
             )
         self._validate, self.closed = settings.validate, False
         prefer_cpu = settings.prefer_cpu
@@ -85,8 +85,8 @@ class EnvCore:
         )
         if task.horizon * self.auctions_per_step + task.forced_auctions >= self.simulator._end:
             raise ValueError(
-                f"horizon: got {task.horizon} decisions of {self.auctions_per_step} intervals, allowed are episodes of "
-                "less than 2^32 events"
+                f"horizon: expected episodes of less than 2^32 events, got {task.horizon} decisions of "
+                f"{self.auctions_per_step} intervals"
             )
         if self.live_task.scenarios is not None:
             self.simulator._set_scenarios(self.live_task.scenarios)
@@ -207,7 +207,7 @@ class EnvCore:
         seeds = None if seed is None else check_seeds(seed, simulator.num_markets, self.device)
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
-            raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
+            raise ValueError("reset_mask: expected a mask with at least one True, or None for all, got no True")
         asked = None
         if scenario is not None:
             asked = check_scenario(scenario, simulator.num_markets, live_task.num_scenarios, self.device)

@@ -79,7 +79,7 @@ def env_counterfactual(
     horizon = arms[0].envs.core.task.horizon
     decisions = horizon if decisions is None else check_count("decisions", decisions, 1)
     if decisions > horizon:
-        raise ValueError(f"decisions: got {decisions}, allowed is up to the horizon, {horizon}")
+        raise ValueError(f"decisions: expected up to the horizon, {horizon}, got {decisions}")
     idle = idle_action(arms[1].envs)
     fills, rewards = [], []
     with progress_bar(progress, "both arms", "decision", decisions) as bar:
@@ -99,7 +99,7 @@ def env_counterfactual(
 def idle_action(envs: Any) -> torch.Tensor:
     """Return the action of a learner that does nothing, in the form `envs.step` takes."""
     if len(envs.core.roles) != 1:
-        raise ValueError(f"make: got an environment of {len(envs.core.roles)} learners, allowed is one per market")
+        raise ValueError(f"make: expected an environment of one learner per market, got {len(envs.core.roles)}")
     if hasattr(envs.single_action_space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
     row = torch.tensor(SPECS[envs.core.roles[0]].action.idle, dtype=torch.float32, device=envs.device)
@@ -114,7 +114,7 @@ class _PlayedArm:
         whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED
         if not (whole and isinstance(core, EnvCore) and not core.settings.stagger and is_one_of(output, ("torch",))):
             allowed = "one with torch output, autoreset DISABLED and no stagger"
-            raise ValueError(f"make: got {show(envs)}, allowed is {allowed}")
+            raise ValueError(f"make: expected {allowed}, got {show(envs)}")
         self.envs = envs
         self.observation, _ = envs.reset(seed=seed)
         self.alive = torch.ones(envs.num_envs, dtype=torch.bool, device=envs.device)

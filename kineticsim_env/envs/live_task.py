@@ -102,7 +102,7 @@ class LiveTask:
         for name in changes:
             if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
                 free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
-                raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
+                raise ValueError(f"set_task: expected one of {', '.join(free)}, got the field {name!r}")
         values = self._values_like(self.task.replace(**changes), self.values.drawn)
         with Uninterrupted():
             self.task, self.values = values.task._with_columns(self.task.columns), values
@@ -205,7 +205,7 @@ class LiveTask:
 
     def _check_any(self, call: str) -> None:
         if self.scenarios is None:
-            raise ValueError(f"{call}: got an environment without scenarios, allowed is one made with randomise=...")
+            raise ValueError(f"{call}: expected an environment made with randomise=..., got one without scenarios")
 
     @property
     def scenario_weights(self) -> torch.Tensor | None:

@@ -72,22 +72,22 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
         named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
         seats += [Seat(role, of, _check_policies(of, one), replaced) for of, one in named]
         taken = int(replaced == replace)
-        check_replaceable(f"{name}: got {len(named)} slots", len(named), taken, replaced, config)
+        check_replaceable(name, f"{len(named)} slots", len(named), taken, replaced, config)
     most = layout.CONSTANTS["kMaxSlots"] - 1
     if not 1 <= len(seats) <= most:
-        raise ValueError(f"opponents: got {len(seats)} slots, allowed is 1 to {most}, or None")
+        raise ValueError(f"opponents: expected 1 to {most} slots, or None, got {len(seats)}")
     with_memory = [policy for seat in seats for policy in seat.policies if _has_memory(policy)]
     for policy in with_memory:
         if sum(policy is other for other in with_memory) > 1:
-            raise ValueError(f"opponents: got the recurrent policy {show(policy)} twice, allowed is a copy for each")
+            raise ValueError(f"opponents: expected a copy for each slot, got the recurrent policy {show(policy)} twice")
     return tuple(seats)
 
 
 def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(given, (list, tuple)):
-        raise TypeError(f"{name}: got {type(given).__name__}, allowed is {_LIST}")
+        raise TypeError(f"{name}: expected {_LIST}, got {type(given).__name__}")
     if not given:
-        raise ValueError(f"{name}: got an empty list, allowed is {_LIST}")
+        raise ValueError(f"{name}: expected {_LIST}, got an empty list")
     return given
 
 
@@ -155,7 +155,7 @@ class Opponents:
         """Let other policies play the same slots from now on, in running episodes those at the drawn places."""
         roles, known = ([seat.replaces or seat.role for seat in each] for each in (seats, self.seats))
         if roles != known:
-            raise ValueError(f"opponents: got slots of the roles {roles}, allowed is {known}: markets keep their slots")
+            raise ValueError(f"opponents: expected slots of the roles {known}, got {roles}: markets keep their slots")
         former = self._policies()
         self._seat(seats)
         self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
@@ -239,7 +239,7 @@ class Opponents:
             return
         names = [name for name, bad in zip(self._names, self._bad.tolist(), strict=True) if bad]
         self._bad.zero_()
-        said = f"actions of {', '.join(names)}: got NaN or others out of range, allowed are those of its action space"
+        said = f"actions of {', '.join(names)}: expected values in its action space, got NaN or others"
         try:
             self._simulator.check_errors()  # which the same actions set
         except MarketError as error:

@@ -41,7 +41,7 @@ class Moment:
         if name.startswith("__"):
             raise AttributeError(name)
         allowed = ", ".join(self.__dict__)
-        raise AttributeError(f"{self.name}.{name}: there is no such thing, allowed are {allowed}")
+        raise AttributeError(f"{self.name}.{name}: there is no such thing; there are {allowed}")
 
 
 class After(Moment):
@@ -145,20 +145,20 @@ def _each_role(name: str, value: Any, roles: Mapping[str, Any], many: bool) -> d
     if not isinstance(value, Mapping):
         return dict.fromkeys(roles, value)
     if not many:
-        raise TypeError(f"{name}: got a dict, allowed is {_WHAT[name]}")
+        raise TypeError(f"{name}: expected {_WHAT[name]}, got a dict")
     odd = [role for role in value if role not in roles]
     if odd:
-        raise ValueError(f"{name}: got the role {show(odd[0])}, allowed are {', '.join(roles)}")
+        raise ValueError(f"{name}: expected one of {', '.join(roles)}, got the role {show(odd[0])}")
     return dict(value)
 
 
 def _check(name: str, called: str, function: Any) -> Function:
     if not callable(function):
-        raise TypeError(f"{called}: got {type(function).__name__} {show(function)}, allowed is {_WHAT[name]}")
+        raise TypeError(f"{called}: expected {_WHAT[name]}, got {type(function).__name__} {show(function)}")
     return function
 
 
 def _check_features(called: str, functions: Any) -> tuple[Function, ...]:
     if callable(functions) or isinstance(functions, (str, Mapping)) or not isinstance(functions, Sequence):
-        raise TypeError(f"{called}: got {type(functions).__name__}, allowed is {_WHAT['features']}")
+        raise TypeError(f"{called}: expected {_WHAT['features']}, got {type(functions).__name__}")
     return tuple(_check("features", f"{called}[{place}]", one) for place, one in enumerate(functions))

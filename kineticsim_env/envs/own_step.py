@@ -254,7 +254,8 @@ class OwnStep:
             part = self._called(group, f"features[{place}]", function, (group.after,), _FLOATS, wide=True)
             parts.append(part if part.dim() > len(group.shape) else part.unsqueeze(-1))
         if group.width and sum(part.shape[-1] for part in parts) != group.width:
-            raise ValueError(f"features: got {[part.shape[-1] for part in parts]} numbers, allowed are as many as ever")
+            found = [part.shape[-1] for part in parts]
+            raise ValueError(f"features: expected {group.width} numbers, as before, got {found}")
         return parts
 
     def _called(
@@ -287,7 +288,7 @@ class OwnStep:
         kinds = " or ".join(str(dtype) for dtype in dtypes)
         more = f" or {[*group.shape, 'g']}" if wide else ""
         raise (ValueError if isinstance(answer, torch.Tensor) else TypeError)(
-            f"{of}: the function returned {found}, allowed is a tensor {kinds} {list(group.shape)}{more} on {device}"
+            f"{of}: expected the function to return a tensor {kinds} {list(group.shape)}{more} on {device}, got {found}"
         )
 
     def _refuse(self, name: str, numbers: torch.Tensor) -> None:
@@ -295,7 +296,7 @@ class OwnStep:
         finite = torch.isfinite(numbers).reshape(len(numbers), -1).all(1).numpy()
         if not finite.all():
             market = int(np.argmin(finite))
-            raise ValueError(f"{name}: got {numbers[market].tolist()} for market {market}, allowed are finite numbers")
+            raise ValueError(f"{name}: expected finite numbers, got {numbers[market].tolist()} for market {market}")
 
     def check_numbers(self) -> None:
         """Raise MarketError if a function returned NaN or infinity on a GPU since the last look. Waits for it."""
@@ -305,9 +306,7 @@ class OwnStep:
         if bool(bad.any()):
             market = int(bad.nonzero()[0, 0])
             self._sums.zero_()
-            raise MarketError(
-                f"market {market}: a reward or a feature of yours was NaN or infinite; allowed are numbers"
-            )
+            raise MarketError(f"market {market}: expected finite numbers, got a custom reward or feature that is not")
 
     # What environments hand out ---------------------------------------------------------------------------------------
 

@@ -191,12 +191,12 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             raise gym.error.ResetNeeded("step: no agent is alive; call reset() first")
         if not isinstance(actions, Mapping):
             raise TypeError(
-                f"actions: got {type(actions).__name__}, allowed is a dict with one for each of {self.agents}"
+                f"actions: expected a dict with one for each of {self.agents}, got {type(actions).__name__}"
             )
         agents = [self.possible_agents[slot] for slot in playing]
         if set(actions) != set(agents):
             odd = sorted(set(actions) ^ set(agents), key=str)
-            raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {agents}")
+            raise ValueError(f"actions: expected one for each of {agents}, got missing or unknown agents {odd}")
         core = self.core
         core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
         if self._viewer:
@@ -245,7 +245,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
         if agent is not None and not is_one_of(agent, self.possible_agents):
-            raise ValueError(f"render_agent: got {show(agent)}, allowed are None, {', '.join(self.possible_agents)}")
+            allowed = ", ".join(["None", *self.possible_agents])
+            raise ValueError(f"render_agent: expected one of {allowed}, got {show(agent)}")
         return 0 if agent is None else self.possible_agents.index(agent)
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:

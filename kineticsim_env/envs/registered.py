@@ -95,8 +95,8 @@ def limit_of_make(env: object) -> Any:
     if frame.f_code.co_name != "make" or not _MAKES <= frame.f_locals.keys():
         found = f"{frame.f_code.co_name!r} of {frame.f_globals['__name__']}"
         raise RuntimeError(
-            f"gymnasium {gym.__version__}: got a call by {found}, which hides max_episode_steps, allowed is a 'make' "
-            f"with {' and '.join(sorted(_MAKES))}, as in versions 1.1 to 1.4; install one of these, or call "
+            f"gymnasium {gym.__version__}: expected a 'make' with {' and '.join(sorted(_MAKES))}, as in versions 1.1 "
+            f"to 1.4, got a call by {found}, which hides max_episode_steps; install one of these, or call "
             f"{type(env).__name__}(horizon=...) or gymnasium.make_vec"
         )
     limit = frame.f_locals["max_episode_steps"]

@@ -127,7 +127,7 @@ def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Ta
     """Return the table of scenarios of a saved state, which `make` makes of its fields and checks."""
     fields = unpack(SCENARIOS, saved[SCENARIOS])
     if not isinstance(fields, dict):
-        raise ValueError(f"state[{SCENARIOS!r}]: got {type(fields).__name__}, allowed is a dict of fields")
+        raise ValueError(f"state[{SCENARIOS!r}]: expected a dict of fields, got {type(fields).__name__}")
     try:
         return make(fields)
     except (TypeError, ValueError) as error:
@@ -161,17 +161,17 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         bad = (row[name] < low) | (row[name] > high)
         if bool(bad.any()):
             found = row[name][bad][0].item()
-            raise ValueError(f"state[{PARAMETERS!r}]: got {name} = {found}, allowed is {low} to {high}")
+            raise ValueError(f"state[{PARAMETERS!r}]: expected {name} from {low} to {high}, got {found}")
     begins = [row[name] for name in ("first_momentum", "first_maker", "first_fundamental")]
     counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker", "fundamental")]
-    built_in = row["num_agents"] - config.added_agents  # indices of silent ones, too
+    built_in = row["num_agents"] - config.added_agents  # indices of inactive ones, too
     disorder = built_in * row["max_order_qty"] + config.added_quantity > MAX_STEP_QTY
     for begin, count, end in zip([torch.zeros_like(built_in), *begins], counts, [*begins, built_in], strict=True):
         disorder |= begin + count > end
     if bool(disorder.any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
+        raise ValueError(f"state[{PARAMETERS!r}]: expected counts of a config's agents, got those of no population")
     loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
         row["window"] == 0
     )
     if bool(loose.any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: got window = 0, allowed is a window where the fundamental moves")
+        raise ValueError(f"state[{PARAMETERS!r}]: expected a window above 0 where the fundamental moves, got 0")

@@ -26,14 +26,14 @@ def check_weights(weights: Any, scenarios: int) -> np.ndarray:
         weights = weights.detach().double()  # as NumPy has no bfloat16
     numbers = check_array("weights", weights, allowed)
     if numbers.shape != (scenarios,):
-        raise ValueError(f"weights: got {list(numbers.shape)}, allowed are {allowed}")
+        raise ValueError(f"weights: expected {allowed}, got {list(numbers.shape)}")
     numbers = numbers.astype(np.float64)
     bad = ~(np.isfinite(numbers) & (numbers >= 0))
     if bad.any():
         place = int(np.argmax(bad))
-        raise ValueError(f"weights: got {numbers[place]} for scenario {place}, allowed are {allowed}")
+        raise ValueError(f"weights: expected {allowed}, got {numbers[place]} for scenario {place}")
     if not numbers.any():
-        raise ValueError(f"weights: got 0 for all scenarios, allowed are {allowed}")
+        raise ValueError(f"weights: expected {allowed}, got 0 for all scenarios")
     return numbers
 
 
@@ -59,33 +59,33 @@ def check_thresholds(thresholds: torch.Tensor) -> None:
     steps = torch.diff(thresholds, prepend=thresholds.new_zeros(1))
     if bool(thresholds.any()) and (bool((steps < 0).any()) or int(thresholds[-1]) != 2**32):
         raise ValueError(
-            f"state['{THRESHOLDS}']: got {show(thresholds.tolist())}, allowed are rising numbers from 0 up to 2^32 at "
-            "the end, or all 0"
+            f"state['{THRESHOLDS}']: expected rising numbers from 0 up to 2^32 at the end, or all 0, got "
+            f"{show(thresholds.tolist())}"
         )
 
 
 def check_scenario(given: Any, markets: int, scenarios: int, device: torch.device) -> torch.Tensor:
     """Return the scenarios that a reset asks for, one or one per market, int32 `[M]`; -1 where one is drawn."""
     if not scenarios:
-        raise ValueError(f"scenario: got {show(given)}, allowed is an environment made with randomise=...")
+        raise ValueError(f"scenario: expected an environment made with randomise=..., got {show(given)}")
     allowed = f"-1 to {scenarios - 1}, an int or {markets} of them"
     if isinstance(given, torch.Tensor):
         if not is_plain(given) or given.dtype not in _WHOLE:
-            raise TypeError(f"scenario: got {describe(given)}, allowed is {allowed}")
+            raise TypeError(f"scenario: expected {allowed}, got {describe(given)}")
         given = given.to(torch.int64) if given.dim() else int(given)
     elif isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "iu":
         given = int(given)
     if is_whole(given):
         if not -1 <= given < scenarios:
-            raise ValueError(f"scenario: got {show(given)}, allowed is {allowed}")
+            raise ValueError(f"scenario: expected {allowed}, got {show(given)}")
         return torch.full((markets,), int(given), dtype=torch.int32, device=device)
     if not isinstance(given, (Sequence, np.ndarray, torch.Tensor)) or isinstance(given, (str, bytes)):
-        raise TypeError(f"scenario: got {show(given)}, allowed is {allowed}")
+        raise TypeError(f"scenario: expected {allowed}, got {show(given)}")
     try:
         asked = engine_input("scenario", given, torch.int64, (markets,), device, from_anywhere=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"scenario: got {show(given)}, allowed is {allowed}") from error
+        raise type(error)(f"scenario: expected {allowed}, got {show(given)}") from error
     bad = (asked < -1) | (asked >= scenarios)
     if bool(bad.any()):
-        raise ValueError(f"scenario: got {int(asked[bad][0])}, allowed is {allowed}")
+        raise ValueError(f"scenario: expected {allowed}, got {int(asked[bad][0])}")
     return asked.to(torch.int32)

@@ -62,9 +62,9 @@ def make_scenarios(
     drawn = drawn or {}
     if config.per_market:
         name = next(iter(config.per_market))
-        raise ValueError(f"{name}: got one value per market, allowed with randomise is one value for all")
+        raise ValueError(f"{name}: expected one value for all with randomise, got one value per market")
     if config.population != "fixed":
-        raise ValueError(f"population: got {config.population!r}, allowed with randomise is 'fixed'")
+        raise ValueError(f"population: expected 'fixed' with randomise, got {config.population!r}")
     settings: list[str] = []
     if isinstance(randomise, Mapping):
         settings = [name for name in randomise if _is_of_task(name)]
@@ -77,20 +77,20 @@ def make_scenarios(
         table = _draw(randomise, config, check_num_scenarios(num_scenarios), check_seed(seed))
     else:
         raise TypeError(
-            f"randomise: got {show(randomise)}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
+            f"randomise: expected a dict such as {{'noise_spread': (6, 20)}} or a MarketConfig, got {show(randomise)}"
         )
     for name in _FIXED:
         if name not in drawn and not np.array_equal(getattr(table, name), getattr(config, name)):
-            raise ValueError(f"randomise: got another {name}, allowed is that of the config: {getattr(config, name)}")
+            raise ValueError(f"randomise: expected the config's {name}, {getattr(config, name)}, got another")
     _check_agents(table, config)
     if not table.per_market:
-        raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value per scenario")
+        raise ValueError("randomise: expected two scenarios or more, got one: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:
-        raise ValueError(f"randomise: got {num_rows(table)} scenarios, allowed are up to {MAX_SCENARIOS}")
+        raise ValueError(f"randomise: expected up to {MAX_SCENARIOS} scenarios, got {num_rows(table)}")
     for name, values in drawn.items():
         if len(values) != num_rows(table):
             allowed = f"{num_rows(table)}, one per scenario"
-            raise ValueError(f"randomise: got {len(values)} values of {_OF_TASK}{name}, allowed are {allowed}")
+            raise ValueError(f"randomise: expected {allowed}, got {len(values)} values of {_OF_TASK}{name}")
     limits = {name: values.astype(np.int64) for name, values in drawn.items() if name == "inventory_limit"}
     return table.replace(**limits)
 
@@ -116,14 +116,14 @@ def draw_task_settings(randomise: Any, task: Task, num_scenarios: int, seed: int
         name = key.removeprefix(_OF_TASK)
         if name not in free:
             allowed = ", ".join(_OF_TASK + name for name in free)
-            raise ValueError(f"randomise: got the field {show(key)}, allowed of the task are {allowed}")
+            raise ValueError(f"randomise: expected, of the task, one of {allowed}, got {show(key)}")
         values = choice if is_table else _values(key, choice, check_num_scenarios(num_scenarios), generator)
         try:
             drawn[name] = task._checked_array(name, values)
         except (TypeError, ValueError) as error:
             raise type(error)(f"randomise: {_OF_TASK}{error}") from error
         if drawn[name].ndim != 1:
-            raise ValueError(f"randomise: got {list(drawn[name].shape)} values of {key}, allowed is one per scenario")
+            raise ValueError(f"randomise: expected one value of {key} per scenario, got {list(drawn[name].shape)}")
     return drawn
 
 
@@ -134,7 +134,7 @@ def _is_of_task(name: Any) -> bool:
 def check_num_scenarios(rows: Any) -> int:
     """Return how many scenarios to draw."""
     if check_count("num_scenarios", rows, 1) > MAX_SCENARIOS:
-        raise ValueError(f"num_scenarios: got {rows}, allowed is up to {MAX_SCENARIOS}")
+        raise ValueError(f"num_scenarios: expected up to {MAX_SCENARIOS}, got {rows}")
     return int(rows)
 
 
@@ -145,17 +145,17 @@ def check_replaced(table: MarketConfig, slots: Sequence[str | None]) -> None:
         replaced = slots.count(name)
         if count < replaced:
             raise ValueError(
-                f"randomise: got a scenario with {count} {name} agents, allowed are at least {replaced}, as many "
-                "as learners replace"
+                f"randomise: expected at least {replaced}, as many as learners replace, got a scenario with {count} "
+                f"{name} agents"
             )
 
 
 def check_seed(seed: Any) -> int:
     """Return the seed of the draws."""
     if not is_whole(seed):
-        raise TypeError(f"scenario_seed: got {show(seed)}, allowed is a whole number from 0")
+        raise TypeError(f"scenario_seed: expected a whole number from 0, got {show(seed)}")
     if seed < 0:
-        raise ValueError(f"scenario_seed: got {show(seed)}, allowed is a whole number from 0")
+        raise ValueError(f"scenario_seed: expected a whole number from 0, got {show(seed)}")
     return int(seed)
 
 
@@ -178,9 +178,7 @@ def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
             for key in fields["agents"]:
                 if isinstance(key, str) and key not in here:
                     allowed = ", ".join(here) or "none"
-                    raise ValueError(
-                        f"randomise: got the added agents {show(key)}, allowed are those of the config: {allowed}"
-                    )
+                    raise ValueError(f"randomise: expected added agents of the config, {allowed}, got {show(key)}")
             fields["agents"] = {here.get(key, key): made for key, made in fields["agents"].items()}
         return make_config(fields)
     return randomise
@@ -193,7 +191,7 @@ def pack_table(table: MarketConfig, drawn: Mapping[str, np.ndarray]) -> dict[str
 
 def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: int) -> MarketConfig:
     if not randomise:
-        raise ValueError("randomise: got an empty dict, allowed is at least one field")
+        raise ValueError("randomise: expected at least one field, got an empty dict")
     generator = np.random.default_rng(seed)
     fields: dict[str, Any] = {}
     agents, known = dict(config.agents), agent_fields(config)
@@ -202,7 +200,7 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
         if not is_one_of(name, free):
             counts = [f"{kind.name}.count" for kind in agents]
             reason = ", which all scenarios have alike" if is_one_of(name, ("agents", *counts)) else ""
-            raise ValueError(f"randomise: got the field {show(name)}{reason}, allowed are {', '.join(free)}")
+            raise ValueError(f"randomise: expected one of {', '.join(free)}, got the field {show(name)}{reason}")
         drawn = _values(name, choice, rows, generator)
         if name not in known:
             fields[name] = drawn
@@ -217,7 +215,7 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
         shares = {name: np.broadcast_to(fields.get(name, getattr(config, name)), rows) for name in CLASSES}
         total = np.sum([np.asarray(share, dtype=np.float64) for share in shares.values()], axis=0)
         if not (total > 0).all():
-            raise ValueError("randomise: got shares of classes that are all 0, allowed is a positive sum")
+            raise ValueError("randomise: expected a positive sum, got shares of classes that are all 0")
         fields |= {name: np.asarray(share, dtype=np.float64) / total for name, share in shares.items()}
     return config.replace(**fields, agents=agents)
 
@@ -227,7 +225,7 @@ def _check_agents(table: MarketConfig, config: MarketConfig) -> None:
     got, allowed = ({kind.name: (kind, made.count) for kind, made in each.agents.items()} for each in (table, config))
     if list(got.items()) != list(allowed.items()):
         said = (", ".join(f"{count} {name}" for name, (_, count) in each.items()) or "none" for each in (got, allowed))
-        raise ValueError("randomise: got the added agents {}, allowed are those of the config: {}".format(*said))
+        raise ValueError("randomise: expected the config's added agents, {1}, got {0}".format(*said))
 
 
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
@@ -246,14 +244,14 @@ def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -
     many = isinstance(values, Sequence) and not isinstance(values, (str, bytes, bytearray, memoryview))
     if not keys and many and len(values) == 2 and all(is_number(value) for value in values):
         raise ValueError(
-            f"randomise[{name!r}]: got {show(choice)}, a range or two values, allowed are "
-            f"{{'low': {show(values[0])}, 'high': {show(values[1])}}} and {{'values': {show(choice)}}}"
+            f"randomise[{name!r}]: expected {{'low': {show(values[0])}, 'high': {show(values[1])}}} and "
+            f"{{'values': {show(choice)}}}, got {show(choice)}, a range or two values"
         )
     if (many or (isinstance(values, np.ndarray) and values.ndim)) and len(values):
         if name in CLASSES and not all(is_number(share) and 0 <= as_float(share) < math.inf for share in values):
-            raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed are finite numbers from 0")
+            raise ValueError(f"randomise[{name!r}]: expected finite numbers from 0, got {show(choice)}")
         return [values[place] for place in generator.integers(0, len(values), rows)]
-    raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is (low, high), or a list of values")
+    raise ValueError(f"randomise[{name!r}]: expected (low, high), or a list of values, got {show(choice)}")
 
 
 def _is_whole(name: str) -> bool:
@@ -265,14 +263,12 @@ def _range(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return both ends of a range, as ints where the field is a whole number."""
     if name in TEXTS or len(choice) != 2 or not all(is_number(end) for end in choice):
         allowed = "a list of values" if name in TEXTS else "(low, high), two numbers, or a list of values"
-        raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is {allowed}")
+        raise ValueError(f"randomise[{name!r}]: expected {allowed}, got {show(choice)}")
     low, high = choice
     whole = _is_whole(name)
     if not (-(2**31) <= low <= high < 2**31 and (not whole or (int(low) == low and int(high) == high))):
         kind = "whole numbers" if whole else "numbers"
-        raise ValueError(
-            f"randomise[{name!r}]: got {show(choice)}, allowed are two {kind}, low up to high, within 2^31"
-        )
+        raise ValueError(f"randomise[{name!r}]: expected two {kind}, low up to high, within 2^31, got {show(choice)}")
     if name in CLASSES and low < 0:
-        raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed are numbers from 0")
+        raise ValueError(f"randomise[{name!r}]: expected numbers from 0, got {show(choice)}")
     return (int(low), int(high)) if whole else (float(low), float(high))

@@ -120,7 +120,7 @@ def _check_config(config: Any, preset: str) -> MarketConfig:
     if isinstance(config, Mapping):  # as JSON keeps a config
         return make_config(config)
     if not isinstance(config, MarketConfig):
-        raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, a dict of its fields, None")
+        raise TypeError(f"config: expected a MarketConfig, a dict of its fields or None, got {type(config).__name__}")
     return config
 
 
@@ -129,4 +129,4 @@ def _check_autoreset(mode: Any) -> AutoresetMode:
     for known in MODES:
         if mode is known or (isinstance(mode, str) and mode.lower() in (known.value.lower(), known.name.lower())):
             return known
-    raise ValueError(f"autoreset_mode: got {mode!r}, allowed are {', '.join(known.name for known in MODES)}")
+    raise ValueError(f"autoreset_mode: expected one of {', '.join(known.name for known in MODES)}, got {mode!r}")

@@ -102,7 +102,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         """
         mask, scenario = check_options(options, "reset_mask", "scenario")
         if mask is not None:
-            raise ValueError("options: got 'reset_mask', allowed is 'scenario': there is one market")
+            raise ValueError("options: expected 'scenario', got 'reset_mask': there is one market")
         given = seed
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))

@@ -53,7 +53,7 @@ class TaskValues:
         """
         for name in drawn:
             if name in task.each:
-                raise ValueError(f"{name}: got an array, allowed where randomise has 'task.{name}' is one number")
+                raise ValueError(f"{name}: expected one number where randomise has 'task.{name}', got an array")
             task.replace(**{name: _as_given(drawn[name].min())})  # the smallest, too, has to go with the others
         largest = {name: _as_given(values[np.abs(values).argmax()]) for name, values in drawn.items()}
         self.task = task.replace(**(largest if like is None else {name: getattr(like.task, name) for name in drawn}))
@@ -114,7 +114,7 @@ class TaskValues:
         beyond = np.abs(inventory) > limit
         if beyond.any():
             most, least = np.abs(inventory)[beyond][0], limit[beyond][0]
-            raise ValueError(f"initial_inventory: got {most:g}, allowed is up to inventory_limit = {least:g} in size")
+            raise ValueError(f"initial_inventory: expected up to inventory_limit = {least:g} in size, got {most:g}")
 
     def _possible(self, name: str) -> np.ndarray:
         """Return the values of a setting, of scenarios or of markets, `[n, K]`."""
@@ -128,11 +128,11 @@ class TaskValues:
             return
         if set(self.drawn) != set(like.drawn):
             found, allowed = ([f"task.{name}" for name in drawn] for drawn in (self.drawn, like.drawn))
-            raise ValueError(f"randomise: got the settings {found} of the task, allowed are those of before, {allowed}")
+            raise ValueError(f"randomise: expected the task's settings of before, {allowed}, got {found}")
         for name in self.names:
             if name not in like.names:
                 raise ValueError(
-                    f"{name}: got an array, allowed is one number, as when the environment was made: observations have "
+                    f"{name}: expected one number, as when the environment was made, got an array: observations have "
                     "no column for it"
                 )
 
@@ -141,8 +141,8 @@ class TaskValues:
             largest, most = self.scale[_PLACE[name]], like.scale[_PLACE[name]]
             if largest > most:
                 raise ValueError(
-                    f"{name}: got {largest:g}, allowed is up to {most:g} in size, the largest that the environment was "
-                    "made with, as observations are scaled by it"
+                    f"{name}: expected up to {most:g} in size, the largest that the environment was made with, as "
+                    f"observations are scaled by it, got {largest:g}"
                 )
         self.scale = like.scale
 
@@ -175,5 +175,5 @@ def _in_rows(name: str, array: np.ndarray, shape: tuple[int, int], *, many: bool
     if not fits or (name in OF_MARKETS and array.shape[1] != 1):
         of_market = f"[{markets}] or [{markets}, 1]"
         allowed = of_market if name in OF_MARKETS or not many else f"[{slots}], [{markets}, 1] or [{markets}, {slots}]"
-        raise ValueError(f"{name}: got {list(array.shape)} numbers, allowed are {allowed}, markets before learners")
+        raise ValueError(f"{name}: expected numbers {allowed}, markets before learners, got {list(array.shape)}")
     return array

@@ -150,7 +150,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         mask, scenario = check_options(options, "reset_mask", "scenario")
         given = seed
         if not self._was_reset and mask is not None:
-            raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
+            raise gym.error.ResetNeeded("reset_mask: expected a first reset of all markets, got a mask")
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, mask, scenario)
@@ -255,7 +255,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         """
         core = self.core
         if core.opponents is None:
-            raise ValueError("set_opponents: got an environment without opponents, allowed is one made with them")
+            raise ValueError("set_opponents: expected an environment made with opponents, got one without")
         core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 
     def _was_cloned(self) -> None:

@@ -144,7 +144,7 @@ def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:
     fits = isinstance(base, (MarketVectorEnv, BatchedParallelEnv)) and base.autoreset_mode is AutoresetMode.DISABLED
     if not fits or getattr(base, "output", "torch") != "torch" or base.core.settings.stagger:
         raise ValueError(
-            f"envs: got {show(envs)}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
+            f"envs: expected what evaluation_env returns (DISABLED, torch output, no stagger), got {show(envs)}"
         )
     return base
 
@@ -172,7 +172,7 @@ def grid_search(
     _check_grid(grid)
     base = _check_envs(envs)
     if isinstance(base, BatchedParallelEnv):
-        raise TypeError("envs: got an environment of many learners, allowed is what evaluation_env returns")
+        raise TypeError("envs: expected what evaluation_env returns, got an environment of many learners")
     progress = check_progress(progress)
     rows = []
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -190,9 +190,9 @@ def _check_grid(grid: Any) -> None:
     """Refuse what is not at least one value for each of some parameters."""
     for key, values in check_dict("grid", grid, "a dict such as {'half_spread': [2, 3]}").items():
         if not isinstance(key, str):
-            raise TypeError(f"grid: got the key {show(key)}, allowed are names of parameters")
+            raise TypeError(f"grid: expected names of parameters, got the key {show(key)}")
         rows = isinstance(values, np.ndarray) and values.ndim == 1
         if not rows and (not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray, memoryview))):
-            raise TypeError(f"grid[{key!r}]: got {show(values)}, allowed is a sequence of values")
+            raise TypeError(f"grid[{key!r}]: expected a sequence of values, got {show(values)}")
         if not len(values):
-            raise ValueError(f"grid[{key!r}]: got no values, allowed is at least one")
+            raise ValueError(f"grid[{key!r}]: expected at least one, got no values")

@@ -60,17 +60,17 @@ class ManyPlayers:
         """Take policies by role or by the learner's name."""
         if not isinstance(given, Mapping):
             allowed = "a dict of policies, by role or by the learner's name"
-            raise TypeError(f"policy: got {type(given).__name__}, allowed with many learners is {allowed}")
+            raise TypeError(f"policy: expected, with many learners, {allowed}, got {type(given).__name__}")
         known = [*envs.group_map, *envs.possible_agents]
         odd = [name for name in given if name not in known]
         if odd:
-            raise ValueError(f"policy: got the entry {show(odd[0])}, allowed are {', '.join(known)}")
+            raise ValueError(f"policy: expected one of {', '.join(known)}, got the entry {show(odd[0])}")
         for name, policy in given.items():
             _check_policy(f"policy[{name!r}]", policy)
             if isinstance(policy, RecurrentPolicy) and sum(policy is other for other in given.values()) > 1:
                 raise ValueError(
-                    f"policy[{name!r}]: got a recurrent policy in several entries, allowed is a copy for each, or "
-                    "one entry for a role"
+                    f"policy[{name!r}]: expected a copy for each, or one entry for a role, got a recurrent policy in "
+                    "several entries"
                 )
         self._groups = {role: _policies_of(role, agents, given) for role, agents in envs.group_map.items()}
         self._counts = {role: len(agents) for role, agents in envs.group_map.items()}
@@ -90,9 +90,7 @@ class ManyPlayers:
         each = rows.unflatten(1, (len(policies), -1)).transpose(0, 1).flatten(1, 2)  # [policies, rows of each, F]
         actions = torch.stack([policy(part) for policy, part in zip(policies, each, strict=True)])
         if actions.shape[:2] != each.shape[:2]:
-            raise ValueError(
-                f"policy[{role!r}]: got actions {list(actions.shape[1:])}, allowed are {each.shape[1]} rows"
-            )
+            raise ValueError(f"policy[{role!r}]: expected {each.shape[1]} rows, got actions {list(actions.shape[1:])}")
         return actions.unflatten(1, (markets, -1)).transpose(0, 1).flatten(1, 2)
 
 
@@ -104,8 +102,8 @@ def _policies_of(role: str, agents: list[str], given: Mapping[str, Policy]) -> l
     if role in given or len(own) != len(agents):
         which = "both" if role in given else "too few"
         raise ValueError(
-            f"policy: got {which} of {role}, {', '.join(agents)}, allowed is one entry for the role or one for each of "
-            "its learners"
+            f"policy: expected one entry for the role or one for each of its learners, got {which} of {role}, "
+            f"{', '.join(agents)}"
         )
     return own
 
@@ -135,5 +133,5 @@ def standing_still(envs: Any) -> Generator[None]:
 def _check_policy(name: str, policy: Any) -> Any:
     """Return a policy. A class can be called too, but makes one."""
     if isinstance(policy, type):
-        raise TypeError(f"{name}: got the class {policy.__name__}, allowed is {_POLICY}")
+        raise TypeError(f"{name}: expected {_POLICY}, got the class {policy.__name__}")
     return check_callable(name, policy, _POLICY)

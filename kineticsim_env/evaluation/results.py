@@ -39,7 +39,7 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """Return the mean and the half width of its 95% interval, by Student's t; of one value nan."""
     values = check_array("values", values, "an array [M] of numbers")
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"values: got the shape {list(values.shape)}, allowed is [M] with M from 1")
+        raise ValueError(f"values: expected [M] with M from 1, got the shape {list(values.shape)}")
     return float(values.mean()), float(half_width(_deviation(values) / len(values) ** 0.5, len(values)))
 
 

@@ -63,7 +63,7 @@ class Game:
     ) -> None:
         """Open the market; `horizon` is the task's own if None, `speed` in decisions per second."""
         if task not in GAMES:
-            raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, GAMES))}")
+            raise ValueError(f"task: expected one of {', '.join(map(repr, GAMES))}, got {task!r}")
         self._task, self.preset, self.seed = GAMES[task][0], preset, seed
         self._settings: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
         self._envs = self._make()

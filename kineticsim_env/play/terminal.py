@@ -46,7 +46,7 @@ def play_terminal(game: Game) -> None:
             name="curses",
         ) from error
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ValueError("play --terminal: got input or output that is no terminal, allowed is a terminal")
+        raise ValueError("play --terminal: expected a terminal, got input or output that is no terminal")
     os.environ.setdefault("ESCDELAY", "25")  # milliseconds after which Escape is Escape
     try:
         curses.wrapper(_loop, game, curses)
@@ -71,9 +71,7 @@ def _loop(screen: Any, game: Game, curses: Any) -> None:
     screen.timeout(30)
     height, width = screen.getmaxyx()
     if not _fits(height, width):
-        raise ValueError(
-            f"play --terminal: got {width} columns x {height} lines, allowed are {COLUMNS} x {LINES} or more"
-        )
+        raise ValueError(f"play --terminal: expected {COLUMNS} x {LINES} or more, got {width} columns x {height} lines")
     colours = _colours(curses)
     before, shown = time.monotonic(), None
     while not (game.controls.quit or game.over):

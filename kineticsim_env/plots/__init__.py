@@ -39,7 +39,7 @@ def check_picture(option: str, path: str) -> None:
 
     ending, kinds = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
     if ending and ending not in kinds:
-        raise ValueError(f"{option}: got {path!r}, allowed are names that end in .{', .'.join(sorted(kinds))}")
+        raise ValueError(f"{option}: expected names that end in .{', .'.join(sorted(kinds))}, got {path!r}")
 
 
 def means(axes: Any, x: Any, found: Sequence[Mean], colour: str, label: str, **line: Any) -> None:

@@ -98,7 +98,7 @@ _TASKS: dict[type, str] = {
 def check_task(task: Any, kind: type = Task) -> Any:
     """Return a task that has the settings of a kind."""
     if not (isinstance(task, Task) and isinstance(task, kind)):
-        raise TypeError(f"task: got {show(task)}, allowed is {_TASKS[kind]}")
+        raise TypeError(f"task: expected {_TASKS[kind]}, got {show(task)}")
     return task
 
 

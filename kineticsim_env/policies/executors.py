@@ -127,7 +127,7 @@ class AlmgrenChriss(TimeWeighted):
         super().__post_init__()
         if not math.isfinite(self.kappa):
             given = f"risk {self.risk!r}, sigma {self.sigma!r}, eta {self.eta!r}"
-            raise ValueError(f"eta: got {given}, allowed are numbers that give a finite urgency")
+            raise ValueError(f"eta: expected numbers that give a finite urgency, got {given}")
 
     @property
     def kappa(self) -> float:

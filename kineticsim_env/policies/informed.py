@@ -39,7 +39,7 @@ def _place(name: str, value: Any) -> int:
 def _seen(place: int, observation: torch.Tensor) -> torch.Tensor:
     """Read the fundamental price less the mid, in ticks, `[M]`."""
     if place >= observation.shape[1]:
-        raise ValueError(f"observation: got {observation.shape[1]} columns, allowed are more than place, {place}")
+        raise ValueError(f"observation: expected more columns than place, {place}, got {observation.shape[1]}")
     return torch.round(unsquash(observation[:, place], 16.0)) / 2.0
 
 

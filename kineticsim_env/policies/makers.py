@@ -170,7 +170,7 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
             finite = False
         if not finite:
             given = f"gamma {self.gamma!r}, kappa {self.kappa!r}, arrivals {self.arrivals!r}, sigma {self.sigma!r}"
-            raise ValueError(f"gamma: got {given}, allowed are numbers that give finite quotes")
+            raise ValueError(f"gamma: expected numbers that give finite quotes, got {given}")
 
     def _spread_and_skew(self) -> tuple[float, float]:
         """Return c1, and c2 with sigma."""

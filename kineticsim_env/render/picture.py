@@ -74,7 +74,7 @@ class Picture(Canvas):
         """Draw the present moment and the path to it; the recorder must have recorded."""
         moment = check_instance("recorder", recorder, MarketRecorder).moment
         if moment is None:
-            raise ValueError("recorder: got one that has not recorded, allowed is one after its record()")
+            raise ValueError("recorder: expected a recorder after its record(), got one that has not recorded")
         self.fill(colours.PAPER)
         self._head(recorder, moment)
         self._ladder(recorder, moment)

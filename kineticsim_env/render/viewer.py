@@ -60,8 +60,8 @@ class Frames(tuple):
         if len(self) == 1:
             return np.asarray(self[0], *args, **kwargs)[None]
         raise ValueError(
-            f"render: got a request for the pictures of all {len(self)} markets, allowed is the one of render_market, "
-            "frames[0]; Gymnasium's RecordVideo takes it with record_first_only=True"
+            f"render: expected a request for the picture of render_market, frames[0], got one for those of all "
+            f"{len(self)} markets; Gymnasium's RecordVideo takes it with record_first_only=True"
         )
 
 

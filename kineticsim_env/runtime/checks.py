@@ -24,7 +24,7 @@ def check_series(record: Any, argument: str = "record") -> tuple[str, ...]:
     names = _entries(argument, record, f"a sequence of {', '.join(known)}")
     for name in names:
         if not is_one_of(name, known):
-            raise ValueError(f"{argument}: got {show(name)}, allowed are {', '.join(known)}")
+            raise ValueError(f"{argument}: expected one of {', '.join(known)}, got {show(name)}")
     return names
 
 
@@ -34,8 +34,8 @@ def _entries(name: str, given: Any, allowed: str) -> tuple[Any, ...]:
         try:
             return tuple(given)
         except Exception as error:  # an array without axes says that it can be iterated over
-            raise TypeError(f"{name}: got {show(given)}, allowed is {allowed}") from error
-    raise TypeError(f"{name}: got {show(given)}, allowed is {allowed}")
+            raise TypeError(f"{name}: expected {allowed}, got {show(given)}") from error
+    raise TypeError(f"{name}: expected {allowed}, got {show(given)}")
 
 
 def engine_input(
@@ -64,9 +64,9 @@ def engine_input(
         tensor = torch.from_numpy(host_array(name, given, dtype, shape, device))
         return tensor if device.type == "cpu" else tensor.to(device)
     if not is_plain(given) or given.dtype != dtype:
-        raise TypeError(f"{name}: got {describe(given)}, allowed is {_allowed(dtype, shape, device)}")
+        raise TypeError(f"{name}: expected {_allowed(dtype, shape, device)}, got {describe(given)}")
     if not _fits(given.shape, shape) or (given.device != device and not from_anywhere):
-        raise ValueError(f"{name}: got {describe(given)}, allowed is {_allowed(dtype, shape, device)}")
+        raise ValueError(f"{name}: expected {_allowed(dtype, shape, device)}, got {describe(given)}")
     if given.requires_grad:
         given = given.detach()
     given = given.resolve_neg()
@@ -85,17 +85,17 @@ def host_array(
         ragged = isinstance(error, ValueError) and isinstance(given, Sequence)
         found = "nested sequences of unequal lengths" if ragged else f"{type(given).__name__}, which is no array"
         refusal = ValueError if ragged else TypeError
-        raise refusal(f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}") from error
+        raise refusal(f"{name}: expected {_allowed(dtype, shape, device)}, got {found}") from error
     if array.dtype.kind not in _KINDS[dtype]:
         found = f"{array.dtype} {list(array.shape)}" if array.dtype.kind in "biufcSU" else type(given).__name__
-        raise TypeError(f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}")
+        raise TypeError(f"{name}: expected {_allowed(dtype, shape, device)}, got {found}")
     if not _fits(array.shape, shape):
-        raise ValueError(f"{name}: got {array.dtype} {list(array.shape)}, allowed is {_allowed(dtype, shape, device)}")
+        raise ValueError(f"{name}: expected {_allowed(dtype, shape, device)}, got {array.dtype} {list(array.shape)}")
     if array.dtype.kind in "iu" and array.size:
         limits = torch.iinfo(dtype)
         for value in (int(array.min()), int(array.max())):
             if not limits.min <= value <= limits.max:
-                raise ValueError(f"{name}: got {value}, allowed are values that fit {_name(dtype)}")
+                raise ValueError(f"{name}: expected values that fit {_name(dtype)}, got {value}")
     if dtype == torch.bool:
         array = np.ascontiguousarray(array).view(np.uint8) != 0
     wanted = _NUMPY[dtype]
@@ -129,15 +129,13 @@ def check_quotes(
 ) -> torch.Tensor:
     """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors."""
     if shape[-2] == 0:
-        raise ValueError(
-            f"{name}: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
-        )
+        raise ValueError(f"{name}: expected None, or Simulator(slots=...), got quotes, but this simulator has no slots")
     return engine_input(name, quotes, torch.int32, shape, device)
 
 
 def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
     """Return one seed per market, int64 `[M]`: seed + m for an int."""
-    refused = f"seed: got {{}}, allowed is an int, or {markets} of them"
+    refused = f"seed: expected an int, or {markets} of them, got {{}}"
     if isinstance(seed, torch.Tensor):
         if not is_plain(seed) or seed.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
             raise TypeError(refused.format(describe(seed)))
@@ -146,7 +144,7 @@ def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
         seed = int(seed)
     if is_whole(seed):
         if not -(2**63) <= seed <= 2**63 - markets:
-            raise ValueError(f"seed: got {show(seed)}, allowed is -2^63 to 2^63 - num_markets")
+            raise ValueError(f"seed: expected -2^63 to 2^63 - num_markets, got {show(seed)}")
         return torch.from_numpy(int(seed) + np.arange(markets, dtype=np.int64)).to(device)
     if not isinstance(seed, (Sequence, np.ndarray, torch.Tensor)) or isinstance(seed, (str, bytes)):
         raise TypeError(refused.format(show(seed)))
@@ -163,7 +161,7 @@ def check_mask(name: str, mask: Any, markets: int, device: torch.device) -> torc
     try:
         return engine_input(name, mask, torch.bool, (markets,), device, from_anywhere=True)
     except TypeError as error:
-        raise ValueError(f"{error}, or None") from error
+        raise ValueError(str(error).replace(", got ", ", or None, got ", 1)) from error
 
 
 def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
@@ -174,7 +172,7 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
     markets = check_count("num_markets", num_markets, 1)
     for name, length in lengths.items():
         if length != markets:
-            raise ValueError(f"{name}: got {length} per-market values, allowed is num_markets = {markets}")
+            raise ValueError(f"{name}: expected num_markets = {markets} per-market values, got {length}")
     return markets
 
 
@@ -183,32 +181,29 @@ def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]
     classes = (*CLASSES, *added)
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
-        raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
+        raise TypeError(f"slots: expected a count, or a sequence such as ({slots!r},), got the string {slots!r}")
     if is_whole(slots) or isinstance(slots, (bool, np.bool_)):
         if check_count("slots", slots, 0) > most:
-            raise ValueError(f"slots: got {slots}, allowed is up to {most}")
+            raise ValueError(f"slots: expected up to {most}, got {slots}")
         return (None,) * int(slots)
     allowed = f"a count up to {most}, or a sequence of classes and None"
     if isinstance(slots, (Mapping, Set)):  # the order says which slot is which
-        raise TypeError(f"slots: got {show(slots)}, allowed is {allowed}")
+        raise TypeError(f"slots: expected {allowed}, got {show(slots)}")
     names = _entries("slots", slots, allowed)
     if len(names) > most:
-        raise ValueError(f"slots: got {len(names)}, allowed is up to {most}")
+        raise ValueError(f"slots: expected up to {most}, got {len(names)}")
     for name in names:
         if name is not None and not is_one_of(name, classes):
-            raise ValueError(f"slots: got {show(name)}, allowed are None, {', '.join(map(repr, classes))}")
+            raise ValueError(f"slots: expected one of None, {', '.join(map(repr, classes))}, got {show(name)}")
         if name in CLASSES and name in added:
-            raise ValueError(
-                f"slots: got {name!r}, a class of built-in agents and one of config.agents, allowed is another name of "
-                "the latter"
-            )
+            raise ValueError(f"slots: expected another name in config.agents, got {name!r}, a class of built-in agents")
     return names
 
 
 def check_mapping(saved: Any) -> None:
     """Refuse what is not a mapping."""
     if not isinstance(saved, Mapping):
-        raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
+        raise TypeError(f"state: expected a mapping, as state_dict returns it, got {type(saved).__name__}")
 
 
 def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
@@ -217,7 +212,7 @@ def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
         got = saved.get(name)
         if not is_plain(got) or got.dtype != tensor.dtype or got.shape != tensor.shape:
             allowed = f"{tensor.dtype} {list(tensor.shape)}"
-            raise ValueError(f"state[{name!r}]: got {describe(got)}, allowed is {allowed}")
+            raise ValueError(f"state[{name!r}]: expected {allowed}, got {describe(got)}")
 
 
 def is_plain(given: Any) -> TypeGuard[torch.Tensor]:
@@ -246,7 +241,7 @@ def check_tensor(
 ) -> torch.Tensor:
     """Return a tensor to compute with, as it is; `fits` says whether its shape is one that is allowed."""
     if not is_plain(given) or given.dtype not in dtypes:
-        raise TypeError(f"{name}: got {describe(given)}, allowed is {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {describe(given)}")
     if not fits(given):
-        raise ValueError(f"{name}: got {describe(given)}, allowed is {allowed}")
+        raise ValueError(f"{name}: expected {allowed}, got {describe(given)}")
     return given

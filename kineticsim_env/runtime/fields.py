@@ -77,16 +77,14 @@ def checked(name: str, value: Any) -> Any:
         try:
             value = value.detach().cpu().numpy()
         except Exception as error:  # sparse, nested, on meta: whatever torch has against it
-            raise TypeError(f"{name}: got {show(value)}, allowed is one value, or one per market") from error
+            raise TypeError(f"{name}: expected one value, or one per market, got {show(value)}") from error
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes, bytearray, memoryview)):
         if name in ENSEMBLE_WIDE:
-            raise TypeError(
-                f"{name}: got one value per market, but it is the same for the whole ensemble: allowed is one value"
-            )
+            raise TypeError(f"{name}: expected one value for the whole ensemble, got one per market")
         if isinstance(value, np.ndarray) and value.ndim != 1:
-            raise ValueError(f"{name}: got an array of shape {value.shape}, allowed is one value, or one per market")
+            raise ValueError(f"{name}: expected one value, or one per market, got an array of shape {value.shape}")
         array = _checked_many(name, value)
         array.flags.writeable = False
         return array
@@ -99,12 +97,12 @@ def _checked_many(name: str, given: Sequence[Any] | np.ndarray) -> np.ndarray:
     plain = type(given) is np.ndarray and given.dtype.kind in tuple(kinds) and given.dtype != np.longdouble
     values = given if plain else given.tolist() if isinstance(given, np.ndarray) else list(given)
     if not len(values):
-        raise ValueError(f"{name}: got an empty sequence, allowed is one value, or one per market")
+        raise ValueError(f"{name}: expected one value, or one per market, got an empty sequence")
     array = _texts(values, CHOICES[name]) if name in CHOICES else _numbers(name, values)
     if array is None:  # something is wrong, or of a kind that only a look at each value can tell
         items = [_checked_one(name, item) for item in (values.tolist() if isinstance(values, np.ndarray) else values)]
         if any(item is None for item in items):
-            raise ValueError(f"{name}: got None among per-market values, allowed is a number for every market")
+            raise ValueError(f"{name}: expected a number for every market, got None among per-market values")
         array = np.asarray(items)
     return array
 
@@ -144,16 +142,16 @@ def checked_regimes(name: str, value: Any) -> tuple[dict[str, Any], ...] | None:
     if value is None:
         return None
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
-        raise TypeError(f"{name}: got {show(value)}, allowed is a sequence of mappings, or None")
+        raise TypeError(f"{name}: expected a sequence of mappings, or None, got {show(value)}")
     if not 1 <= len(value) <= MAX_REGIMES:
-        raise ValueError(f"{name}: got {len(value)} regimes, allowed are 1 to {MAX_REGIMES}")
+        raise ValueError(f"{name}: expected 1 to {MAX_REGIMES} regimes, got {len(value)}")
     regimes = []
     for number, regime in enumerate(value):
         if not isinstance(regime, Mapping):
-            raise TypeError(f"{name}[{number}]: got {show(regime)}, allowed is a mapping of parameters")
+            raise TypeError(f"{name}[{number}]: expected a mapping of parameters, got {show(regime)}")
         unknown = [key for key in regime if not is_one_of(key, REGIME_FIELDS)]
         if unknown:
-            raise ValueError(f"{name}[{number}]: got {show(unknown[0])}, allowed are {', '.join(REGIME_FIELDS)}")
+            raise ValueError(f"{name}[{number}]: expected one of {', '.join(REGIME_FIELDS)}, got {show(unknown[0])}")
         try:
             regimes.append({key: _checked_one(key, regime[key]) for key in REGIME_FIELDS if key in regime})
         except (TypeError, ValueError) as error:
@@ -169,7 +167,7 @@ def check_kind(name: str, value: Any, choices: Mapping[str, Sequence[str]], opti
     if value is None and name in optional:
         return False
     if not is_number(value):
-        raise TypeError(f"{name}: got {show(value)} ({type(value).__name__}), allowed is a number")
+        raise TypeError(f"{name}: expected a number, got {show(value)} ({type(value).__name__})")
     return True
 
 
@@ -179,10 +177,10 @@ def _checked_one(name: str, value: Any) -> Any:
     if name in INTEGERS:
         low, high = INTEGERS[name]
         if not math.isfinite(as_float(value)) or int(value) != value:
-            raise ValueError(f"{name}: got {show(value)}, allowed is a whole number from {low} to {high}")
+            raise ValueError(f"{name}: expected a whole number from {low} to {high}, got {show(value)}")
         if not low <= value <= high:
-            raise ValueError(f"{name}: got {show(value)}, allowed is {low} to {high}")
+            raise ValueError(f"{name}: expected {low} to {high}, got {show(value)}")
         return int(value)
     if not 0 <= value <= 1:
-        raise ValueError(f"{name}: got {show(value)}, allowed is 0 to 1")
+        raise ValueError(f"{name}: expected 0 to 1, got {show(value)}")
     return float(value)

@@ -20,7 +20,7 @@ def check_together(config: Any) -> None:
     """Check what involves several fields; per-market fields broadcast against each other."""
     levels = config.num_levels
     if levels & (levels - 1):
-        raise ValueError(f"num_levels: got {levels}, allowed is a power of two from 8 to 8192")
+        raise ValueError(f"num_levels: expected a power of two from 8 to 8192, got {levels}")
     lengths = config.per_market
     if len(set(lengths.values())) > 1:
         raise ValueError(f"per-market fields must have one length, got {lengths}")
@@ -30,7 +30,7 @@ def check_together(config: Any) -> None:
         if np.any(bad):
             value = np.atleast_1d(np.asarray(getattr(config, name)))
             first = value[min(int(np.argmax(bad)), len(value) - 1)]
-            raise ValueError(f"{name}: got {first!s}, allowed is {allowed}")
+            raise ValueError(f"{name}: expected {allowed}, got {first!s}")
 
     def array(name: str) -> np.ndarray:
         return np.asarray(getattr(config, name))
@@ -54,7 +54,7 @@ def check_together(config: Any) -> None:
     if np.any(off > _SHARES_NEAR):
         worst = float(total[np.argmax(off)])
         raise ValueError(
-            f"{', '.join(CLASSES)}: got shares that sum to {worst!r}, allowed is 1, or within {_SHARES_NEAR:g} of it"
+            f"{', '.join(CLASSES)}: expected shares that sum to 1, or within {_SHARES_NEAR:g} of it, got {worst!r}"
         )
 
 
@@ -105,7 +105,7 @@ def _check_regimes(config: Any) -> None:
     """Check every regime as if all markets were in it."""
     if config.regimes is None:
         if np.any(np.asarray(config.regime_switch_prob) > 0):
-            raise ValueError("regime_switch_prob: got a number above 0 without regimes, allowed is 0")
+            raise ValueError("regime_switch_prob: expected 0 without regimes, got a number above 0")
         return
     plain = {name: value for name, value in config.to_dict().items() if name not in ("regimes", "regime_switch_prob")}
     for number, regime in enumerate(config.regimes):

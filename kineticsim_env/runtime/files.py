@@ -20,15 +20,15 @@ def check_file(option: str, path: str | Path) -> None:
     Raises:
         ValueError: Naming the option, the path and what is wrong with it.
     """
-    got = f"{option}: got {str(path)!r}"
+    got = f"{option}: expected a file, got {str(path)!r}"
     target = Path(path).absolute()
     try:
         if not target.parent.is_dir():
-            raise ValueError(f"{got}, but there is no folder {str(Path(path).parent)!r}")
+            raise ValueError(f"{got}, and there is no folder {str(Path(path).parent)!r}")
         if target.is_dir():
-            raise ValueError(f"{got}, which is a folder, allowed is a file")
+            raise ValueError(f"{got}, which is a folder")
         if target.exists() and not target.is_file():
-            raise ValueError(f"{got}, which is a device or a pipe, allowed is a file")
+            raise ValueError(f"{got}, which is a device or a pipe")
         with tempfile.TemporaryFile(dir=target.resolve().parent):
             pass
     except OSError as error:
@@ -43,7 +43,7 @@ def check_folder(option: str, path: str | Path) -> None:
             pass
     except OSError as error:
         raise ValueError(
-            f"{option}: got {str(path)!r}, which cannot be written to ({error.strerror}), allowed is a folder"
+            f"{option}: expected a folder, got {str(path)!r}, which cannot be written to ({error.strerror})"
         ) from error
 
 

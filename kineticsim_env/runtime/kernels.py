@@ -56,7 +56,7 @@ def choose_builder(wanted: str | None = None) -> Builder:
     """
     forced = wanted or os.environ.get(BUILDER_VARIABLE)
     if forced is not None and forced not in BUILDERS:
-        raise ValueError(f"{BUILDER_VARIABLE}: got {forced!r}, allowed are {', '.join(BUILDERS)}")
+        raise ValueError(f"{BUILDER_VARIABLE}: expected one of {', '.join(BUILDERS)}, got {forced!r}")
     unsuitable = nvcc.unsuitable() if forced != "nvrtc" else "NVRTC was asked for"
     if unsuitable is None:
         path = nvcc.find()

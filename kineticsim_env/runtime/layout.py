@@ -204,8 +204,8 @@ class LiveTensors(dict[str, torch.Tensor]):
     def _refuse(self, *given: Any, **named: Any) -> Any:
         name = repr(given[0]) if given and isinstance(given[0], str) else "..."
         raise TypeError(
-            f"tensors: got another entry for {name}, allowed is to write into the tensor that is there, as in "
-            f"tensors[{name}].copy_(values), or load_state_dict for a whole state"
+            f"tensors: expected values written into the tensor that is there, as in tensors[{name}].copy_(values), or "
+            f"load_state_dict for a whole state, got another entry for {name}"
         )
 
     __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]

@@ -30,6 +30,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def check_run(
+    options: str,
     got: str,
     config: MarketConfig,
     markets: int,
@@ -42,7 +43,8 @@ def check_run(
     """Refuse a run that does not fit, of markets on their device or of what is made of it on the host.
 
     Args:
-        got: The options and what came, as the message begins.
+        options: Those that say how much it is, for the message.
+        got: What they ask for, for the message.
         config: The market.
         markets: How many.
         auctions: Of each.
@@ -61,15 +63,15 @@ def check_run(
         here["added agents"] = 4 * markets * words
     host = {name: size * markets * auctions for name, size in host_cell.items()}
     if device.type == "cuda":
-        require(got, here, device)
+        require(options, got, here, device)
         here = {}
     else:
         here["books"] *= 2  # a long run keeps those that it began with
-    require(got, {**here, **host}, torch.device("cpu"))
+    require(options, got, {**here, **host}, torch.device("cpu"))
 
 
-def require(got: str, parts: Mapping[str, float], device: torch.device) -> None:
-    """Refuse what does not fit: parts are bytes, by what they are for.
+def require(options: str, got: str, parts: Mapping[str, float], device: torch.device) -> None:
+    """Refuse what does not fit: parts are bytes, by what they are for; `options` asked for what `got` says.
 
     Raises:
         ValueError: With the bytes that it would take and those that are free, after `got`.
@@ -80,8 +82,8 @@ def require(got: str, parts: Mapping[str, float], device: torch.device) -> None:
     details = ", ".join(f"{name} {size_text(size)}" for name, size in parts.items())
     place = "GPU memory" if device.type == "cuda" else "memory"
     raise ValueError(
-        f"{got}, which takes {size_text(total)} of {place} ({details}); allowed is what fits in the {size_text(free)} "
-        "that are free"
+        f"{options}: expected what fits in the {size_text(free)} that are free, got {got}, which takes "
+        f"{size_text(total)} of {place} ({details})"
     )
 
 

@@ -83,7 +83,7 @@ def changes_of(words: Sequence[str]) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ValueError(f"--set: got {word!r}, allowed is field=value, e.g. --set num_agents=64")
+            raise ValueError(f"--set: expected field=value, such as num_agents=64, got {word!r}")
         if name in changes:
             raise ValueError(f"--set: got {name!r} twice")
         try:
@@ -145,4 +145,4 @@ def _power(value: int) -> str:
 def _refused(value: object, allowed: str) -> argparse.ArgumentTypeError:
     shown = repr(value)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-    return argparse.ArgumentTypeError(f"got {shown}, allowed is {allowed}")
+    return argparse.ArgumentTypeError(f"expected {allowed}, got {shown}")

@@ -43,7 +43,7 @@ def unpack(name: str, packed: Any) -> Any:
     try:
         return json.loads(packed.cpu().numpy().tobytes())
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"state[{name!r}]: got what is not readable, allowed is what state_dict returned") from error
+        raise ValueError(f"state[{name!r}]: expected what state_dict returned, got what is not readable") from error
 
 
 def read_about(saved: Mapping[str, torch.Tensor]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def read_about(saved: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         )
     about = unpack(ABOUT, saved[ABOUT])
     if not isinstance(about, dict) or about.pop("format", None) != _FORMAT:
-        raise ValueError(f"state[{ABOUT!r}]: got another format, allowed is {_FORMAT}")
+        raise ValueError(f"state[{ABOUT!r}]: expected {_FORMAT}, got another format")
     return about
 
 
@@ -116,9 +116,9 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
         for name in dict.fromkeys([*ours, *theirs]):
             here, there = (words.get(name, 0) for words in (ours, theirs))
             if here != there:
+                none = "" if name in ours else f": there are no agents of a class {name} that remember"
                 raise ValueError(
-                    f"state: got one with {there} words of memory of {name} agents, allowed is {here}, as the market "
-                    f"here has them{'' if name in ours else f': it has no agents of a class {name} that remember'}"
+                    f"state: expected {here} words of memory of {name} agents, as in the market here, got {there}{none}"
                 )
 
 
@@ -144,7 +144,7 @@ def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bo
         return [str(error)]
     if found and strict:
         raise ValueError(
-            f"state: got one of something else ({'; '.join(found)}), allowed is one of the like; "
+            f"state: expected one of an equal market, got one of something else ({'; '.join(found)}); "
             "load_state_dict(saved, strict=False) takes it if its numbers fit"
         )
     return found
@@ -172,13 +172,13 @@ def check_names(saved: Any, *present: Iterable[str]) -> None:
     allowed = {name for names in present for name in names}
     odd = sorted(map(str, (set(saved) - {ABOUT}) ^ allowed))
     if odd:
-        raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(allowed)}")
+        raise ValueError(f"state: expected {sorted(allowed)}, got missing or unknown names {odd}")
 
 
 def take(saved: Mapping[str, Any], name: str, like: torch.Tensor) -> torch.Tensor:
     """Return an entry of a saved state as a contiguous tensor where `like` is, of its dtype and shape, or raise."""
     if not isinstance(saved[name], torch.Tensor):
-        raise TypeError(f"state[{name!r}]: got {type(saved[name]).__name__}, allowed is a tensor")
+        raise TypeError(f"state[{name!r}]: expected a tensor, got {type(saved[name]).__name__}")
     called = f"state[{name!r}]"
     return engine_input(called, saved[name], like.dtype, tuple(like.shape), like.device, from_anywhere=True)
 
@@ -197,7 +197,7 @@ class Ranges:
         if bool(bad.any()):
             found = self._saved[name][place]
             found = found[bad.expand_as(found)].flatten()[0].item()
-            raise ValueError(f"state[{name!r}]: got {found}, allowed is {allowed}")
+            raise ValueError(f"state[{name!r}]: expected {allowed}, got {found}")
 
     def within(self, name: str, low: int, high: int, said: str) -> None:
         """Raise if any element is below `low` or above `high`."""

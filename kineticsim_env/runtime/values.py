@@ -61,7 +61,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str], *, optional: boo
     if is_one_of(value, choices) or (optional and value is None):
         return value
     allowed = ", ".join(["None"] * optional + [repr(choice) for choice in choices])
-    raise ValueError(f"{name}: got {show(value)}, allowed are {allowed}")
+    raise ValueError(f"{name}: expected one of {allowed}, got {show(value)}")
 
 
 def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
@@ -70,7 +70,7 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
         return bool(value)
     if optional and value is None:
         return None
-    raise TypeError(f"{name}: got {show(value)}, allowed are {'True, False, None' if optional else 'True and False'}")
+    raise TypeError(f"{name}: expected {'True, False or None' if optional else 'True or False'}, got {show(value)}")
 
 
 def check_progress(value: Any) -> bool | None:
@@ -86,9 +86,9 @@ def progress_bar(progress: bool | None, desc: str, unit: str, total: int | None,
 def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     """Return a whole number of a range."""
     if not is_whole(value):
-        raise TypeError(f"{name}: got {show(value)}, allowed is a whole number from {_power(least)}")
+        raise TypeError(f"{name}: expected a whole number from {_power(least)}, got {show(value)}")
     if not least <= value <= most:
-        raise ValueError(f"{name}: got {show(value)}, allowed is {_power(least)} to {_power(most)}")
+        raise ValueError(f"{name}: expected {_power(least)} to {_power(most)}, got {show(value)}")
     return int(value)
 
 
@@ -97,10 +97,10 @@ def check_number(name: str, value: Any, low: float = -math.inf, high: float = LA
     least = f" {'above' if above else 'from'} {low:g}" if low > -math.inf else ""
     allowed = f"a finite number{least}, up to {high:g}{'' if least else ' in size'}"
     if not is_number(value):
-        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {show(value)}")
     found = as_float(value)
     if not max(low, -high) <= found <= high or (above and found == low):  # False for NaN
-        raise ValueError(f"{name}: got {show(value)}, allowed is {allowed}")
+        raise ValueError(f"{name}: expected {allowed}, got {show(value)}")
     return int(value) if is_whole(value) and abs(found) < 1 << 53 else found  # torch takes no larger ints
 
 
@@ -108,21 +108,21 @@ def check_instance(name: str, value: Any, kind: type[Kind]) -> Kind:
     """Return an object of a class."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise TypeError(f"{name}: got {show(value)}, allowed is {article} {kind.__name__}")
+        raise TypeError(f"{name}: expected {article} {kind.__name__}, got {show(value)}")
     return value
 
 
 def check_callable(name: str, value: Any, allowed: str) -> Callable[..., Any]:
     """Return what can be called."""
     if not callable(value):
-        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {show(value)}")
     return value
 
 
 def check_dict(name: str, value: Any, allowed: str) -> Mapping[Any, Any]:
     """Return a mapping."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {show(value)}")
     return value
 
 
@@ -131,9 +131,9 @@ def check_array(name: str, values: Any, allowed: str) -> np.ndarray:
     try:  # a tensor, without importing torch here
         array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except Exception as error:  # whatever strange objects raise
-        raise TypeError(f"{name}: got {show(values)}, allowed is {allowed}") from error
+        raise TypeError(f"{name}: expected {allowed}, got {show(values)}") from error
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name}: got {show(values)}, allowed is {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {show(values)}")
     return array
 
 

@@ -45,7 +45,7 @@ def returns(price: Any) -> np.ndarray:
     if array.dtype.kind == "f":
         wrong = not_whole(array)
         if wrong.size:
-            raise ValueError(f"price: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
+            raise ValueError(f"price: expected whole ticks, got {wrong[0]:.10g}: divide by the tick, and round")
     return np.diff(array.astype(np.int64), axis=-1)
 
 
@@ -72,7 +72,7 @@ def autocorrelation(series: Any, lag: int = 1) -> np.ndarray:
     The divisors are those of the whole series, so that values stay within -1 and 1.
     """
     if lag < 0:
-        raise ValueError(f"lag: got {lag}, allowed is 0 or more")
+        raise ValueError(f"lag: expected 0 or more, got {lag}")
     return _blockwise(lambda block: _autocorrelation(block, lag), as_array(series))
 
 

@@ -128,9 +128,7 @@ class Chunk:
         """Return the new values of a series, and up to so many before them, float64 `[m, b + n]`."""
         values, new = self.values(series), self.new(series)
         if values.shape[1] < new:  # or what came first in a chunk would be left out
-            raise ValueError(
-                f"history: got too little for {series}, allowed for the accumulator is {series.lead} or more"
-            )
+            raise ValueError(f"history: expected {series.lead} intervals or more before {series}, got fewer")
         return values[:, max(0, values.shape[1] - new - before) :]
 
 

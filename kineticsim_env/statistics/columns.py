@@ -134,9 +134,7 @@ class Columns:
         """Return the columns of a market, a series or a `Measured`, and those of its null models if asked."""
         if isinstance(market, Measured):
             if market.groups != 1:
-                raise ValueError(
-                    f"{name}: got a Measured of {market.groups} groups, allowed is measure(..., group=None)"
-                )
+                raise ValueError(f"{name}: expected measure(..., group=None), got a Measured of {market.groups} groups")
             found = [self._column(name, self.aggregates[0], market)]
             return found + (self._flow(_FLOW_OF, _MARKETS, run["engine"], run["device"]) if null_models else [])
         if isinstance(market, (Simulator, MarketConfig)):
@@ -170,15 +168,15 @@ class Columns:
         given = checked_series(rest)
         (markets, length) = next(iter(given.values())).shape
         if length < LEAST * max(self.aggregates):
-            together = f"with aggregate {max(self.aggregates)}, " if max(self.aggregates) > 1 else ""
+            together = f" with aggregate {max(self.aggregates)}" if max(self.aggregates) > 1 else ""
             least = LEAST * max(self.aggregates)
-            raise ValueError(f"{name}: got series of {length} intervals, {together}allowed are {least} or more")
+            raise ValueError(f"{name}: expected series of {least} intervals or more{together}, got {length}")
         there = {*given, *(("bid", "ask") if books else ())}
         facts, path = self._readable(there, self.price), self._readable({"fundamental"} & there, "fundamental")
         texts = [*statistics_of(self.price, facts), *(statistics_of("fundamental", path) if null_models else ())]
         texts += [self._volatility] if self._has(self._volatility, there) else []
         if not facts:
-            raise ValueError(f"{name}: got {', '.join(given)}, allowed are series that a fact is read from")
+            raise ValueError(f"{name}: expected series that a fact is read from, got {', '.join(given)}")
         shown, nulls = [], []
         for size in self.aggregates:
             found = measure_series(series, list(dict.fromkeys(texts)), aggregate=size, group=None)

@@ -58,8 +58,8 @@ class Value:
         groups = len(self.value)
         if self.pooled:
             raise ValueError(
-                "intervals: got a statistic that is read of all markets of a group together, allowed are means over "
-                "markets; its standard error is `error`"
+                "intervals: expected means over markets, got a statistic that is read of all markets of a group "
+                "together; its standard error is `error`"
             )
         markets = self.of_markets.reshape(groups, len(self.of_markets) // groups, -1)
         found = [
@@ -187,11 +187,11 @@ def _read(plan: Plan, sums: tuple[Sums, ...], markets: int) -> torch.Tensor:
         if not isinstance(parts[-1], torch.Tensor) or len(parts[-1].shape) not in (1, 2):
             is_tensor = isinstance(parts[-1], torch.Tensor)
             got = f"values {list(parts[-1].shape)}" if is_tensor else show(parts[-1])
-            raise TypeError(f"statistics: got {got}, allowed is a tensor with one row or value per market")
+            raise TypeError(f"statistics: expected a tensor with one row or value per market, got {got}")
     found = torch.cat(parts).double()
     shape = (markets,) if plan.labels is None else (markets, len(plan.labels))
     if tuple(found.shape) != shape and not (plan.labels is None and found.dim() == 2 and len(found) == markets):
-        raise ValueError(f"statistics: got values {list(found.shape)} of {markets} markets, allowed is {list(shape)}")
+        raise ValueError(f"statistics: expected {list(shape)}, got values {list(found.shape)} of {markets} markets")
     return found
 
 

@@ -133,14 +133,14 @@ def measure_at(
         simulator = Simulator(market, markets, engine=engine, device=device, seed=seed)
     elif isinstance(market, Simulator):
         if markets is not None and markets != market.num_markets:
-            raise ValueError(f"markets: got {show(markets)} with a simulator of {market.num_markets}, allowed is None")
+            raise ValueError(f"markets: expected None, got {show(markets)} with a simulator of {market.num_markets}")
         if engine != "auto" or device is not None or not (is_whole(seed) and seed == 0):
-            raise ValueError("seed, engine, device: got one with a simulator, allowed are these with a config")
+            raise ValueError("seed, engine, device: expected with a config alone, got one with a simulator")
         simulator = market
     else:
-        raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")
+        raise TypeError(f"market: expected a Simulator or a MarketConfig, got {show(market)}")
     if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
-        raise MarketError("measure: got a market that has stopped, allowed are others; reset it first")
+        raise MarketError("measure: expected markets that run, got one that has stopped; reset it first")
     gatherings = [
         _Gathering(each, simulator.num_markets, group, simulator.device, size)
         for each, size in zip(plans, aggregates, strict=True)
@@ -189,17 +189,17 @@ def measure_series(
     given = checked_series(series)
     shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
     if check_count("aggregate", aggregate, 1) > shape[1]:
-        raise ValueError(f"aggregate: got {aggregate} with series of {shape[1]} intervals, allowed is up to as many")
+        raise ValueError(f"aggregate: expected up to {shape[1]}, the intervals of the series, got {aggregate}")
     gathering = _Gathering(plans, shape[0], group, device, aggregate)
     if gathering.books and (books is None or len(books[0]) != shape[0]):
         got = "none" if books is None else f"those of {len(books[0])} markets"
-        raise ValueError(f"bid, ask: got {got}, allowed are books of {shape[0]} markets, as book_shape looks at them")
+        raise ValueError(f"bid, ask: expected books of {shape[0]} markets, as book_shape looks at them, got {got}")
     for part in gathering.books:
         for bid, ask in zip(*(side.to(device).unbind(1) for side in books or ()), strict=True):
             part.look(bid, ask)
     for name in gathering.record:
         if name not in given:
-            raise ValueError(f"series: got {', '.join(given)}, allowed is with {name!r}, which the statistics need")
+            raise ValueError(f"series: expected {name!r} too, which the statistics need, got {', '.join(given)}")
     size = max(_SHORTEST, _RECORDED[device.type] // shape[0]) if chunk is None else check_count("chunk", chunk, 1)
     for begin in range(0, shape[1], size):
         gathering.add({name: given[name][:, begin : begin + size] for name in gathering.record})
@@ -214,7 +214,7 @@ class _Gathering:
     ) -> None:
         size = markets if group is None else check_count("group", group, 1)
         if markets % size:
-            raise ValueError(f"group: got {size} with {markets} markets, allowed are divisors of {markets}, and None")
+            raise ValueError(f"group: expected a divisor of {markets}, the number of markets, or None, got {size}")
         self.plans, self.markets, self.group = plans, markets, size
         self.accumulators: dict[Hashable, Accumulator] = {}
         for part in (part for plan in plans.values() for part in plan.accumulators):

@@ -82,7 +82,7 @@ def _student_within(angle: float, freedom: int) -> float:
 
 def _check_confidence(confidence: Any) -> float:
     if check_number("confidence", confidence, 0.0, 1.0, above=True) == 1:
-        raise ValueError(f"confidence: got {confidence}, allowed is above 0 and below 1")
+        raise ValueError(f"confidence: expected above 0 and below 1, got {confidence}")
     return float(confidence)
 
 
@@ -199,4 +199,4 @@ def as_array(values: Any) -> np.ndarray:
         array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
         return array if array.dtype.kind in "iu" else array.astype(np.float64, copy=False)
     except Exception as error:  # texts, ragged sequences, whatever strange objects raise
-        raise TypeError(f"values: got {show(values)}, allowed are numbers") from error
+        raise TypeError(f"values: expected numbers, got {show(values)}") from error

@@ -85,7 +85,7 @@ def of_series(
     check_callable("function", function, "a function of series")
     checked = check_series(names, "names")
     if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
-        raise TypeError(f"labels: got {show(labels)}, allowed are numbers or texts, one per value, or None")
+        raise TypeError(f"labels: expected numbers or texts, one per value, or None, got {show(labels)}")
     told = None if labels is None else tuple(labels)
 
     def statistic() -> Plan:
@@ -138,21 +138,21 @@ def named_statistics(statistics: Any) -> dict[str, Any]:
     try:  # strange objects raise what they like
         listed = None if isinstance(statistics, (str, bytes)) else list(statistics)
     except Exception as error:
-        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}") from error
+        raise TypeError(f"statistics: expected {allowed}, got {show(statistics)}") from error
     if listed is None:
-        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}")
+        raise TypeError(f"statistics: expected {allowed}, got {show(statistics)}")
     items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in listed)
     named: dict[str, Any] = {}
     for name, given in items:
         called = given.strip() if isinstance(given, str) else getattr(given, "__name__", None)
         name = called if name is None else name
         if not isinstance(name, str) or not name:
-            raise TypeError(f"statistics: got {show(given)}, allowed is {allowed}")
+            raise TypeError(f"statistics: expected {allowed}, got {show(given)}")
         if name in named:
-            raise ValueError(f"statistics: got {name!r} twice, allowed is once, or under another name")
+            raise ValueError(f"statistics: expected each once, or under another name, got {name!r} twice")
         named[name] = given
     if not named:
-        raise ValueError("statistics: got none, allowed is one or more")
+        raise ValueError("statistics: expected one or more, got none")
     return named
 
 
@@ -175,8 +175,8 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
                 owner, other = owners.setdefault(used, (name, meaning))
                 if other != meaning:
                     raise ValueError(
-                        f"statistics: got {owner!r} and {name!r}, which both have a column {used!r}, allowed "
-                        "are names with columns of their own"
+                        f"statistics: expected names with columns of their own, got {owner!r} and {name!r}, which "
+                        f"both have a column {used!r}"
                     )
     return plans
 
@@ -202,12 +202,12 @@ def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
         plan = known[name](**parameters)
     if not isinstance(plan, Plan):
         raise TypeError(
-            f"statistics: got {show(given)}, which returns {show(plan)}; allowed is a function that returns a Plan"
+            f"statistics: expected a function that returns a Plan, got {show(given)}, which returns {show(plan)}"
         )
     if not plan.accumulators or not all(isinstance(part, Accumulator) for part in plan.accumulators):
         raise TypeError(
-            f"statistics: got {show(given)}, whose Plan gathers {show(plan.accumulators)}; allowed are one or more of "
-            "Accumulator"
+            f"statistics: expected one or more of Accumulator, got {show(given)}, whose Plan gathers "
+            f"{show(plan.accumulators)}"
         )
     return plan
 
@@ -215,7 +215,7 @@ def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
 def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of a text such as `"kurtosis(span=10)"`."""
     listed = ", ".join(known)
-    refused = f"statistics: got {show(text)}, allowed are {listed}; with parameters as in 'kurtosis(span=10)'"
+    refused = f"statistics: expected one of {listed}, got {show(text)}; parameters are given as in 'kurtosis(span=10)'"
     if not isinstance(text, str):
         raise TypeError(refused)
     called = _call(text)
@@ -225,7 +225,7 @@ def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
     takes = inspect.signature(known[name]).parameters
     for parameter in parameters:
         if parameter not in takes:
-            raise ValueError(f"statistics: got {text!r}, allowed parameters are {', '.join(takes) or 'none'}")
+            raise ValueError(f"statistics: expected the parameters {', '.join(takes) or 'none'}, got {text!r}")
     return name, parameters
 
 
@@ -249,11 +249,11 @@ def check_labels(name: str, given: Any, low: float, high: float, whole: bool = T
     allowed = f"{kind} from {low:g} to {high:g}, one or a list"
     alone = is_number(given)
     if not alone and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
-        raise TypeError(f"{name}: got {show(given)}, allowed are {allowed}")
+        raise TypeError(f"{name}: expected {allowed}, got {show(given)}")
     values = (given,) if alone else tuple(given)
     good = values and all((is_whole(v) if whole else is_number(v)) and low <= v <= high for v in values)
     if not good or len(set(values)) < len(values):
-        raise ValueError(f"{name}: got {show(given)}, allowed are {allowed}")
+        raise ValueError(f"{name}: expected {allowed}, got {show(given)}")
     return tuple(int(v) if whole else float(v) for v in values), alone
 
 

@@ -111,8 +111,8 @@ def _measured(
         found = measured[name].labels
         if found is not None and one.labels is None:
             raise ValueError(
-                f"statistics: got {len(found)} values per market of {name!r}, allowed in a sweep is one, or as many "
-                "as there are labels: of_series(..., labels=...), Plan(..., axis=..., labels=...)"
+                f"statistics: expected one value per market in a sweep, or as many as there are labels, got "
+                f"{len(found)} of {name!r}: of_series(..., labels=...), Plan(..., axis=..., labels=...)"
             )
     return [(places, measured.columns(errors=_has_errors(plan)))]
 

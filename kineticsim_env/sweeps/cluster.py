@@ -55,7 +55,7 @@ class Cluster:
         gpus = self._places("GPU")
         if engine == "cuda" and not gpus:
             self.close()
-            raise ValueError("engine: got 'cuda' on a cluster without GPUs, allowed are 'auto', 'cpu' and 'numpy'")
+            raise ValueError("engine: expected one of 'auto', 'cpu', 'numpy', got 'cuda' on a cluster without GPUs")
         self.engine = engine if engine != "auto" else "cuda" if gpus else "cpu"
 
     def __enter__(self) -> Cluster:

@@ -56,7 +56,7 @@ def command(options: argparse.Namespace) -> int:
     """Run a sweep, and say where its results are."""
     given = over(read_file(options.file), options, _OVER)
     if "folder" not in given:
-        raise ValueError('folder: got none, allowed is --folder, or folder = "..." in the file')
+        raise ValueError('folder: expected --folder, or folder = "..." in the file, got none')
     started = time.perf_counter()
     try:
         found = sweep(**given)
@@ -88,13 +88,13 @@ def read_arguments(path: str | Path, function: Callable[..., Any], needed: Seque
     try:
         given = tomllib.loads(Path(path).read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: {error}, allowed is TOML") from error
+        raise ValueError(f"{path}: expected TOML, got what is none: {error}") from error
     known = tuple(inspect.signature(function).parameters)
     for name in given:
         check_name(str(path), name, known)
     for name in needed:
         if name not in given:
-            raise ValueError(f"{path}: got no {name!r}, allowed is a file with {' and '.join(map(repr, needed))}")
+            raise ValueError(f"{path}: expected a file with {' and '.join(map(repr, needed))}, got no {name!r}")
     market = given.get("market")
     if isinstance(market, dict) and isinstance(market.get("agents"), list):
         given["market"] = market | {"agents": agents_of([str(word) for word in market["agents"]])}

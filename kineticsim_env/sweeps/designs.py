@@ -91,30 +91,28 @@ def make_design(dimensions: tuple[Dimension, ...], kind: Any, points: Any, seed:
             each.check_once()
     if kind in ("random", "sobol"):
         if points is None:
-            raise ValueError(f"points: got None with design={kind!r}, allowed is how many to draw")
+            raise ValueError(f"points: expected how many to draw, got None with design={kind!r}")
         points = check_count("points", points, 1, _MOST_SOBOL if kind == "sobol" else MOST_POINTS)
         if kind == "sobol":
             if len(dimensions) > _MOST_DIMENSIONS:
-                raise ValueError(
-                    f"space: got {len(dimensions)} names, allowed with 'sobol' are up to {_MOST_DIMENSIONS}"
-                )
+                raise ValueError(f"space: expected up to {_MOST_DIMENSIONS} names with 'sobol', got {len(dimensions)}")
             sobol_engine(1, seed)  # else a machine without scipy would say so in the middle
         for each in dimensions:
             if each.steps is not None:
-                raise ValueError(f"space[{each.name!r}]: got steps with design={kind!r}, allowed are those of a grid")
+                raise ValueError(f"space[{each.name!r}]: expected steps with a grid alone, got them with {kind!r}")
         return Design(kind, dimensions, points, seed)
     for each in dimensions:
         if each.values is None and (kind == "list" or (each.steps is None and not each.whole)):
             allowed = "a list of values" if kind == "list" else "a list of values, or a range with 'steps'"
-            raise ValueError(f"space[{each.name!r}]: got a range with design={kind!r}, allowed is {allowed}")
+            raise ValueError(f"space[{each.name!r}]: expected {allowed}, got a range with design={kind!r}")
         if each.scale == "log" and each.steps is None and each.values is None:
-            raise ValueError(f"space[{each.name!r}]: got scale 'log' without steps, allowed with a grid is both")
+            raise ValueError(f"space[{each.name!r}]: expected steps too with a grid, got scale 'log' alone")
     lengths = {each.name: len(each.of_grid) for each in dimensions}
     found = math.prod(lengths.values()) if kind == "grid" else next(iter(lengths.values()))
     if kind == "list" and len(set(lengths.values())) > 1:
-        raise ValueError(f"space: got lists of lengths {lengths}, allowed with design='list' is one length")
+        raise ValueError(f"space: expected lists of one length with design='list', got lengths {lengths}")
     if found > MOST_POINTS:
-        raise ValueError(f"space: got a grid of {found} points, allowed are up to {MOST_POINTS}")
+        raise ValueError(f"space: expected up to {MOST_POINTS} points, got a grid of {found}")
     if points is not None and points != found:
-        raise ValueError(f"points: got {show(points)} with design={kind!r}, allowed is None: there are {found}")
+        raise ValueError(f"points: expected None, got {show(points)} with design={kind!r}: there are {found}")
     return Design(kind, dimensions, found, seed)

@@ -38,7 +38,7 @@ def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
         chosen = [choose_engine(engine, one) for one in device]
         places = [place for _, place in chosen]
         if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
-            raise ValueError(f"device: got {show(device)}, allowed are different GPUs, or one device")
+            raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
         return chosen[0][0], places
     name, place = choose_engine(engine, device)
     return name, [place]

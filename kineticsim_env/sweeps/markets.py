@@ -30,7 +30,7 @@ def market_fields(market: Any, varied: Collection[str]) -> dict[str, Any]:
     if "preset" in varied:
         if "preset" in fields or isinstance(market, MarketConfig):
             got = "a MarketConfig" if isinstance(market, MarketConfig) else f"preset {fields['preset']!r}"
-            raise ValueError(f"market: got {got} where the space has presets, allowed are fields that differ from them")
+            raise ValueError(f"market: expected other fields alone where the space has presets, got {got}")
     elif not isinstance(market, MarketConfig):  # so that the same market is the same plan, however it was given
         defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
         preset = PRESETS[fields.pop("preset", "paper")]
@@ -75,10 +75,10 @@ def _given_fields(market: Any) -> dict[str, Any]:
     if isinstance(market, MarketConfig):
         if market.per_market:
             name = next(iter(market.per_market))
-            raise ValueError(f"market: got {name} per market, allowed is one value for all; what differs is the space")
+            raise ValueError(f"market: expected one value for all, got {name} per market; what differs is the space")
         return market.to_dict()
     if not isinstance(market, Mapping):
-        raise TypeError(f"market: got {show(market)}, allowed are a MarketConfig, a preset, or a mapping of fields")
+        raise TypeError(f"market: expected a MarketConfig, a preset, or a mapping of fields, got {show(market)}")
     fields = {check_name("market", name, ("preset", *FIELDS)): value for name, value in market.items()}
     if "preset" in fields:
         MarketConfig.preset(fields["preset"])
@@ -91,7 +91,7 @@ def _regimes(given: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> 
     for name, value in changes.items():
         number, field = of_regime(name) or (0, "")
         if number >= len(regimes):
-            raise ValueError(f"space: got {name!r} for a market with {len(regimes)} regimes")
+            raise ValueError(f"space: expected one of the market's {len(regimes)} regimes, got {name!r}")
         regimes[number][field] = value
     return regimes
 
@@ -105,7 +105,7 @@ def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
         owner, _, parameter = name.partition(".")
         if owner not in kinds:
             has = ", ".join(kinds) or "none"
-            raise ValueError(f"space: got {name!r} for a market without such agents; its classes are {has}")
+            raise ValueError(f"space: expected a class of the market's agents, {has}, got {name!r}")
         made = agents[kinds[owner]]
         try:
             if name in counts:
@@ -135,5 +135,5 @@ def _scaled_shares(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
     shares = np.broadcast_arrays(*(np.asarray(fields[name], dtype=np.float64) for name in CLASSES))
     total = np.sum(shares, axis=0)
     if not np.all(total > 0):
-        raise ValueError("space: got shares of classes that are all 0, allowed is a positive sum")
+        raise ValueError("space: expected a positive sum, got shares of classes that are all 0")
     return {name: share / total for name, share in zip(CLASSES, shares, strict=True)}

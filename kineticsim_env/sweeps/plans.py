@@ -131,8 +131,8 @@ class Plan:
         for name, effect in idle.items():
             if effect is not None:
                 raise ValueError(
-                    f"space[{name!r}]: got what changes nothing in any point, as {effect.why_not}; allowed is what has "
-                    f"an effect, such as {effect.instead}"
+                    f"space[{name!r}]: expected what has an effect, such as {effect.instead}, got what changes "
+                    f"nothing in any point, as {effect.why_not}"
                 )
 
     def about(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def make_plan(
         for column in column_names(name, statistic.labels):
             if column in (*names, *OWN_COLUMNS):
                 raise ValueError(
-                    f"statistics: got {name!r}, whose column {column!r} the table has already, allowed is another name"
+                    f"statistics: expected another name, got {name!r}, whose column {column!r} the table has already"
                 )
     plan = Plan(
         market=fields,
@@ -201,7 +201,7 @@ def make_plan(
     )
     last = plan.seed + (1 if plan.common else plan.points) * replicates - 1
     if last >= 2**63:
-        raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
+        raise ValueError(f"seed: expected seeds of all markets below 2^63, got {show(seed)}")
     return plan
 
 

@@ -91,7 +91,7 @@ class Dimension:
         stored = [json.dumps(_stored(self.name, value), sort_keys=True) for value in self.values or ()]
         if len(set(stored)) < len(stored):
             twice = next(value for place, value in enumerate(stored) if value in stored[:place])
-            raise ValueError(f"space[{self.name!r}]: got {twice} twice, allowed is each value once")
+            raise ValueError(f"space[{self.name!r}]: expected each value once, got {twice} twice")
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON keeps it; `read_space` reads it."""
@@ -118,7 +118,7 @@ def read_space(space: Any, kinds: Iterable[AgentClass], regimes: int = 0) -> tup
     """
     given = check_dict("space", space, "a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}")
     if not given:
-        raise ValueError("space: got an empty mapping, allowed is at least one field")
+        raise ValueError("space: expected at least one field, got an empty mapping")
     parameters = [f"{kind.name}.{name}" for kind in kinds for name in (*kind.parameters, "count")]
     known = ["preset", *_FIELDS, *parameters]
     return tuple(_read_one(_checked_name(name, known, regimes), choice) for name, choice in given.items())
@@ -130,8 +130,8 @@ def _checked_name(name: Any, known: Sequence[str], regimes: int) -> str:
     if own is None:
         return check_name("space", name, known if not regimes else [*known, f"regimes[0 to {regimes - 1}].FIELD"])
     if own[0] >= regimes:
-        there = f"regimes[0] to regimes[{regimes - 1}]" if regimes else "none: the market has no regimes"
-        raise ValueError(f"space: got {name!r}, allowed are {there}")
+        there = f"regimes[0] to regimes[{regimes - 1}]" if regimes else "no regimes, as the market has none"
+        raise ValueError(f"space: expected {there}, got {name!r}")
     check_name(f"space[{name!r}]", own[1], REGIME_FIELDS)
     return name
 
@@ -146,21 +146,21 @@ def check_name(where: str, name: Any, known: Sequence[str]) -> str:
     """Return a known name; else say which one is nearest."""
     if not is_one_of(name, known):
         near = get_close_matches(name, known, 1) if isinstance(name, str) else []
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"{where}: got {show(name)}, {meant}allowed are {', '.join(known)}")
+        meant = f": did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{where}: expected one of {', '.join(known)}, got {show(name)}{meant}")
     return name
 
 
 def _read_one(name: str, choice: Any) -> Dimension:
     if isinstance(choice, tuple):
         if len(choice) != 2 or not all(is_number(end) for end in choice):
-            raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}; a tuple is a range")
+            raise ValueError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}; a tuple is a range")
         choice = {"low": choice[0], "high": choice[1]}
     if isinstance(choice, Mapping) and "values" not in choice:
         return _read_range(name, choice)
     if isinstance(choice, Mapping):
         if set(choice) != {"values"}:
-            raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed beside 'values' is nothing")
+            raise ValueError(f"space[{name!r}]: expected nothing beside 'values', got {show(choice)}")
         choice = choice["values"]
     return _read_values(name, choice)
 
@@ -169,7 +169,7 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
     for key in choice:
         check_name(f"space[{name!r}]", key, (*_RANGE, "values"))
     if name in (*TEXTS, "preset", "regimes", "agents"):
-        raise ValueError(f"space[{name!r}]: got a range, allowed is a list of values")
+        raise ValueError(f"space[{name!r}]: expected a list of values, got a range")
     low: Any = choice.get("low")
     high: Any = choice.get("high")
     scale, steps = choice.get("scale", "linear"), choice.get("steps")
@@ -178,15 +178,13 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
     finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
     if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
         kind = "whole numbers" if whole else "numbers"
-        raise ValueError(
-            f"space[{name!r}]: got {show(dict(choice))}, allowed are two {kind}, low up to high, within 2^31"
-        )
+        raise ValueError(f"space[{name!r}]: expected two {kind}, low up to high, within 2^31, got {show(dict(choice))}")
     if not is_one_of(scale, _SCALES):
-        raise ValueError(f"space[{name!r}]: got the scale {show(scale)}, allowed are 'linear', 'log'")
+        raise ValueError(f"space[{name!r}]: expected the scale 'linear' or 'log', got {show(scale)}")
     if scale == "log" and low <= 0:
-        raise ValueError(f"space[{name!r}]: got low {show(low)} with scale 'log', allowed is a number above 0")
+        raise ValueError(f"space[{name!r}]: expected low above 0 with scale 'log', got {show(low)}")
     if steps is not None and (not is_whole(steps) or not 1 <= steps <= _MOST_VALUES):
-        raise ValueError(f"space[{name!r}]: got steps {show(steps)}, allowed is a whole number from 1")
+        raise ValueError(f"space[{name!r}]: expected steps from 1, a whole number, got {show(steps)}")
     low, high = (int(low), int(high)) if whole else (float(low), float(high))
     if field is not None:
         _check_values(field, (low, high))
@@ -200,29 +198,29 @@ def _read_values(name: str, choice: Any) -> Dimension:
         try:
             choice = np.asarray(choice)
         except Exception as error:  # whatever strange objects raise
-            raise TypeError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}") from error
+            raise TypeError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}") from error
     if isinstance(choice, np.ndarray):
         if choice.ndim != 1:
-            raise ValueError(f"space[{name!r}]: got an array of shape {list(choice.shape)}, allowed is {_FORMS}")
+            raise ValueError(f"space[{name!r}]: expected {_FORMS}, got an array of shape {list(choice.shape)}")
         choice = choice.tolist()
     if not isinstance(choice, Sequence) or isinstance(choice, (str, bytes, bytearray)):
-        raise TypeError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}")
+        raise TypeError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}")
     values: tuple[Any, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in choice)
     if not values:
-        raise ValueError(f"space[{name!r}]: got no values, allowed are one or more")
+        raise ValueError(f"space[{name!r}]: expected one value or more, got none")
     field = _field_of(name)
     if name == "agents":
         values = tuple(checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"]) for value in values)
     elif name == "preset":
         for value in values:
             if not is_one_of(value, PRESETS):
-                raise ValueError(f"space['preset']: got {show(value)}, allowed are {', '.join(PRESETS)}")
+                raise ValueError(f"space['preset']: expected one of {', '.join(PRESETS)}, got {show(value)}")
     elif field is not None:
         _check_values(field, values)
     if field is None:
         values = tuple(whole32(name, value) for value in values)
     if any(is_number(value) for value in values) and not all(is_number(value) or value is None for value in values):
-        raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed are values of one kind")
+        raise ValueError(f"space[{name!r}]: expected values of one kind, got {show(choice)}")
     values = _of_one_class(name, values)
     return Dimension(name, values, apart=_apart(name) or any(value is None for value in values))
 

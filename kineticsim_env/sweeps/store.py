@@ -51,11 +51,11 @@ class Sweep:
             self.points: int = self.about["points"]
             self._repeat: int = self.about["replicates"] if self.about["each_market"] else 1
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"folder: got {show(str(folder))}, allowed is one in which a sweep was begun") from error
+            raise ValueError(f"folder: expected one in which a sweep was begun, got {show(str(folder))}") from error
         if digest(self.about) != self.digest:
             raise DamagedPlan(
-                f"folder: got {show(str(folder))}, whose {PLAN} was damaged or changed, allowed is what a sweep has "
-                "written; remove that file and sweep again with the same arguments, which keeps the tables"
+                f"folder: expected what a sweep has written, got {show(str(folder))}, whose {PLAN} was damaged or "
+                "changed; remove that file and sweep again with the same arguments, which keeps the tables"
             )
         self._whole: dict[tables.Batch, tuple[int, int]] = {}  # what was found whole, with its time and length
 
@@ -98,7 +98,7 @@ class Sweep:
                 found.append(self._read(batch, wanted).slice(self._repeat * max(0, end - batch.begin)))
                 end = batch.end
         if not found:
-            raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
+            raise ValueError(f"{self.folder}: expected a sweep that has run for a while, got no finished point yet")
         table = arrow.concat_tables(found, promote_options="default").replace_schema_metadata(None)
         return table if columns is not None else table.drop_columns(self._undefined(table))
 
@@ -199,11 +199,11 @@ def check_place(folder: Any) -> Path:
     """Return the name of a folder as a path."""
     if not isinstance(folder, (str, Path)) or not str(folder) or "\0" in str(folder):
         kind = ValueError if isinstance(folder, str) else TypeError
-        raise kind(f"folder: got {show(folder)}, allowed is the name of a folder")
+        raise kind(f"folder: expected the name of a folder, got {show(folder)}")
     try:
         return Path(folder).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"folder: got {show(str(folder))}, but there is no such home, allowed is a folder") from error
+        raise ValueError(f"folder: expected a folder, got {show(str(folder))}, but there is no such home") from error
 
 
 def open_sweep(folder: str | Path) -> Sweep:
@@ -233,8 +233,8 @@ def begin(folder: str | Path | None, plan: Plan) -> Sweep:
         for batch in tables.find(place, plan.points, None):
             if tables.plan_of_file(batch.path) not in (None, digest(about)):
                 raise ValueError(
-                    f"folder: got {show(str(folder))}, which has no {PLAN} and tables of another sweep, allowed is the "
-                    "sweep that they are of, or another folder"
+                    f"folder: expected the sweep that they are of, or another folder, got {show(str(folder))}, which "
+                    f"has no {PLAN} and tables of another sweep"
                 )
         _write_once(place / PLAN, {"sweep": about, "digest": digest(about)})
     try:
@@ -243,13 +243,13 @@ def begin(folder: str | Path | None, plan: Plan) -> Sweep:
         raise
     except ValueError as error:
         raise ValueError(
-            f"folder: got {show(str(folder))}, whose {PLAN} is not that of a sweep, allowed is another folder"
+            f"folder: expected another folder, got {show(str(folder))}, whose {PLAN} is not that of a sweep"
         ) from error
     if found.digest != digest(about):
         said = "; ".join(differences(found.about, about)) or f"its digest is {found.digest}"
         raise ValueError(
-            f"folder: got {show(str(folder))}, where another sweep is: {said}; allowed is the same sweep, or another "
-            "folder"
+            f"folder: expected the same sweep, or another folder, got {show(str(folder))}, where another sweep is: "
+            f"{said}"
         )
     if folder is None:
         weakref.finalize(found, shutil.rmtree, place, ignore_errors=True)
@@ -284,14 +284,14 @@ def _write_once(path: Path, stored: Mapping[str, Any]) -> None:
 
 
 def _checked_columns(columns: Any, known: list[str]) -> list[str]:
-    allowed = f"allowed is a sequence of {', '.join(known)}"
+    allowed = f"expected a sequence of {', '.join(known)}"
     try:
         wanted = None if isinstance(columns, str) else list(columns)
     except Exception as error:  # whatever strange objects raise
-        raise TypeError(f"columns: got {show(columns)}, {allowed}") from error
+        raise TypeError(f"columns: {allowed}, got {show(columns)}") from error
     if wanted is None:
-        raise TypeError(f"columns: got {show(columns)}, {allowed}")
+        raise TypeError(f"columns: {allowed}, got {show(columns)}")
     for name in wanted:
         if not is_one_of(name, known):
-            raise ValueError(f"columns: got {show(name)}, {allowed}")
+            raise ValueError(f"columns: {allowed}, got {show(name)}")
     return wanted

@@ -102,11 +102,11 @@ def sweep(
     place, asked = read_part(part), None if batch is None else check_count("batch", batch, 1)
     check_progress(progress)
     if folder is None and part is not None:
-        raise ValueError(f"part: got {show(part)} without a folder, allowed is one that all parts share")
+        raise ValueError(f"part: expected a folder that all parts share with it, got {show(part)} without one")
     if ray is not None and device is not None:
-        raise ValueError(f"device: got {show(device)} with ray, allowed is None: Ray gives every task its own")
+        raise ValueError(f"device: expected None with ray, got {show(device)}: Ray gives every task its own")
     if ray is not None and (not isinstance(ray, str) or not ray):
-        raise TypeError(f"ray: got {show(ray)}, allowed are None, 'auto', 'local' and a cluster's address")
+        raise TypeError(f"ray: expected None, 'auto', 'local' or a cluster's address, got {show(ray)}")
     found, here = None, bounds_of(place, plan.points)
     if folder is None or not (store.check_place(folder) / store.PLAN).exists():
         plan.check()
@@ -129,7 +129,7 @@ def read_part(part: Any) -> tuple[int, int]:
     given = (int(match[1]), int(match[2])) if match else part
     is_pair = isinstance(given, (tuple, list)) and len(given) == 2 and all(is_whole(number) for number in given)
     if not is_pair or not 1 <= given[0] <= given[1]:
-        raise ValueError(f"part: got {show(part)}, allowed is 'I/N' with I from 1 to N, such as '2/8'")
+        raise ValueError(f"part: expected 'I/N' with I from 1 to N, such as '2/8', got {show(part)}")
     return int(given[0]), int(given[1])
 
 

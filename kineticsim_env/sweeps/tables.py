@@ -136,7 +136,7 @@ def plan_of_file(path: Path) -> str | None:
 
 
 def _refusal(path: Path, got: str) -> str:
-    return f"{path}: got {got}, allowed is what this sweep has written; sweep again to have it anew"
+    return f"{path}: expected what this sweep has written, got {got}; sweep again to have it anew"
 
 
 def _digest(batch: Batch, plan: str, name: str, column: Any) -> str:

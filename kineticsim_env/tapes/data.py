@@ -31,7 +31,7 @@ def set_book(
 ) -> None:
     """Put a book into markets; arguments and errors are those of `Simulator.set_book`."""
     if not is_number(tick) or not 0 < as_float(tick) < np.inf:
-        raise ValueError(f"tick: got {show(tick)}, allowed is a number above 0")
+        raise ValueError(f"tick: expected a number above 0, got {show(tick)}")
     tables = [_levels(name, given, tick) for name, given in zip(_SIDES, (bids, asks), strict=True)]
     chosen = check_mask("mask", mask, simulator.num_markets, simulator.device)
     middle2 = _middle2(*tables)
@@ -42,7 +42,7 @@ def set_book(
     rows = [_row(name, table, origin, levels) for name, table in zip(_SIDES, tables, strict=True)]
     if not 0 <= last - origin < levels:
         ends = f"{origin * tick:g} to {(origin + levels - 1) * tick:g}"
-        raise ValueError(f"last_price: got {last * tick:g}, allowed is {ends}, the grid around the mid")
+        raise ValueError(f"last_price: expected {ends}, the grid around the mid, got {last * tick:g}")
     mid2 = middle2 if all(tables) else 2 * last  # as agents see it
     simulator.check_errors()
     state = {name: tensor.clone() for name, tensor in simulator.tensors.items()}
@@ -70,20 +70,20 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
         except (ValueError, ArithmeticError) as error:  # a signaling NaN, an int that is too large
             raise ValueError(f"{name}: got {show(given)}, allowed are finite prices and sizes, [n, 2]") from error
     if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]")
+        raise TypeError(f"{name}: expected prices and sizes, [n, 2], got {show(given)}")
     table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)
     if table.ndim != 2 or table.shape[1] != 2:
-        raise ValueError(f"{name}: got an array of shape {list(table.shape)}, allowed are prices and sizes, [n, 2]")
+        raise ValueError(f"{name}: expected prices and sizes, [n, 2], got an array of shape {list(table.shape)}")
     found: dict[int, int] = {}
     for price, size in table:
         if not 0 <= size < 2**31 or size != int(size):
-            raise ValueError(f"{name}: got the size {size:g}, allowed is a whole number from 0 to 2^31 - 1")
+            raise ValueError(f"{name}: expected a whole number from 0 to 2^31 - 1, got the size {size:g}")
         if size == 0:
             continue
         ticks = price / tick
         if not abs(ticks) <= _FURTHEST or abs(ticks - round(ticks)) > _ROUNDED:
             raise ValueError(
-                f"{name}: got the price {price:.10g}, allowed are multiples of tick = {tick:g} within 2^29 of them"
+                f"{name}: expected multiples of tick = {tick:g} within 2^29 of them, got the price {price:.10g}"
             )
         found[round(ticks)] = found.get(round(ticks), 0) + int(size)
     return found
@@ -94,9 +94,9 @@ def _middle2(bids: dict[int, int], asks: dict[int, int]) -> int:
     ends = [max(bids)] if bids else []
     ends += [min(asks)] if asks else []
     if not ends:
-        raise ValueError("bids and asks: got no units on either side, allowed is a book with some")
+        raise ValueError("bids and asks: expected a book with units, got none on either side")
     if len(ends) == 2 and ends[0] >= ends[1]:
-        raise ValueError(f"bids: got one at {ends[0]} ticks and an ask at {ends[1]}, allowed are bids below all asks")
+        raise ValueError(f"bids: expected bids below all asks, got one at {ends[0]} ticks and an ask at {ends[1]}")
     return ends[0] + ends[-1]
 
 
@@ -104,7 +104,7 @@ def _price(name: str, given: Any, tick: float, default: int) -> int:
     if given is None:
         return default
     if not is_number(given) or not abs(as_float(given) / tick) <= _FURTHEST:
-        raise ValueError(f"{name}: got {show(given)}, allowed is a price within 2^29 ticks, or None")
+        raise ValueError(f"{name}: expected a price within 2^29 ticks, or None, got {show(given)}")
     return round(float(given) / tick)
 
 
@@ -114,13 +114,13 @@ def _row(name: str, table: dict[int, int], origin: int, levels: int) -> np.ndarr
     for price, units in table.items():
         if not 0 <= price - origin < levels:
             raise ValueError(
-                f"{name}: got a price {price - origin - levels // 2:+d} ticks from the mid, allowed is "
-                f"{-(levels // 2)} to {levels // 2 - 1}, the grid of {levels} ticks; leave far levels out, or take "
+                f"{name}: expected prices {-(levels // 2)} to {levels // 2 - 1} ticks from the mid, the grid of "
+                f"num_levels, got one {price - origin - levels // 2:+d} ticks from it; leave far levels out, or take "
                 "more num_levels"
             )
         row[price - origin] = units
     if row.sum() >= 2**31:
-        raise ValueError(f"{name}: got {row.sum()} units in all, allowed are up to 2^31 - 1")
+        raise ValueError(f"{name}: expected up to 2^31 - 1 units in all, got {row.sum()}")
     return row.astype(np.int32)
 
 

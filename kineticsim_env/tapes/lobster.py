@@ -64,18 +64,18 @@ def write(
     """
     if not tape.is_continuous:
         raise ValueError(
-            "to_lobster: got a tape of call auctions, allowed is one of mechanism='continuous': LOBSTER has no "
-            "message for an auction's single price; to_parquet writes any tape"
+            "to_lobster: expected a tape of mechanism='continuous', got one of call auctions: LOBSTER has no message "
+            "for an auction's single price; to_parquet writes any tape"
         )
     levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
     base = check_count("base", base, -(2**30), 2**30)
     for name, value in (("interval_seconds", interval_seconds), ("opens", opens)):
         if not is_number(value) or not 0 <= value < 1e9 or (name != "opens" and value == 0):
-            raise ValueError(f"{name}: got {show(value)}, allowed is a number of seconds")
+            raise ValueError(f"{name}: expected a number of seconds, got {show(value)}")
     date = date.date() if isinstance(date, datetime.datetime) else date
     for what, given in (("date", date), ("ticker", ticker)):
         if not isinstance(given, (str, datetime.date)) or not _OF_A_NAME.fullmatch(str(given)):
-            raise ValueError(f"{what}: got {show(given)}, allowed is a part of a file's name, such as {_PARTS[what]!r}")
+            raise ValueError(f"{what}: expected a part of a file's name, such as {_PARTS[what]!r}, got {show(given)}")
     check_folder("folder", folder)
 
     def seconds(event: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ def _units(tick: Any) -> int:
         or abs(tick * UNITS - round(tick * UNITS)) > 1e-6
         or tick * UNITS < 0.5
     ):
-        raise ValueError(f"tick: got {show(tick)}, allowed is a multiple of 1/10000, at least that")
+        raise ValueError(f"tick: expected a multiple of 1/10000, at least that, got {show(tick)}")
     return round(tick * UNITS)
 
 
@@ -137,8 +137,8 @@ class _Files:
             found = messages[:count]
             if count and np.abs(found["price"]).max() >= _NO_PRICE:
                 raise ValueError(
-                    f"tick, base: got a price of {found['price'][np.abs(found['price']).argmax()]}, allowed are those "
-                    f"below {_NO_PRICE} in size, which stands for an empty level"
+                    f"tick, base: expected prices below {_NO_PRICE} in size, which stands for an empty level, got "
+                    f"{found['price'][np.abs(found['price']).argmax()]}"
                 )
             columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))

@@ -27,18 +27,16 @@ def make_tape(
         simulator.check_errors()
         branch = Branch(simulator, numbers)
     if bool(((branch["error"] & STOPPED) != 0).any()):
-        raise MarketError("tape: got a market that has stopped, allowed are others; reset it first")
+        raise MarketError("tape: expected markets that run, got one that has stopped; reset it first")
     latest = int(branch["t"].max())
     if latest + intervals >= simulator._end:
-        raise MarketError(
-            f"intervals: got {intervals} at t = {latest}, allowed is t below {simulator._end}; reset first"
-        )
+        raise MarketError(f"intervals: expected t below {simulator._end}, got {intervals} at t = {latest}; reset first")
     given = None if quotes is None else _quotes(quotes, len(numbers), len(simulator.slots), intervals, simulator.device)
     path = None if fundamental is None else check_path("fundamental", fundamental, len(numbers), intervals)
     if path is not None and given is not None and len(given) < intervals and branch.parameter("quote_latency").any():
         raise ValueError(
-            f"fundamental: got one beside quotes of {len(given)} decisions that arrive after a quote_latency, allowed "
-            "is one interval per decision: a decision under way cannot be cut"
+            f"fundamental: expected one interval per decision with it, got a path beside quotes of {len(given)} "
+            "decisions that arrive after a quote_latency: a decision under way cannot be cut"
         )
     return Tape(branch, Script(intervals, given, path), progress)
 
@@ -48,38 +46,38 @@ def check_markets(markets: Any, num_markets: int) -> list[int]:
     allowed = "the number of a market, or some of them"
     array = on_host("markets", markets, allowed)
     if array.ndim > 1 or not array.size or array.dtype.kind not in "iu":
-        raise TypeError(f"markets: got {show(markets)}, allowed is {allowed}")
+        raise TypeError(f"markets: expected {allowed}, got {show(markets)}")
     numbers = array.reshape(-1).tolist()
     for number in numbers:
         if not 0 <= number < num_markets:
-            raise ValueError(f"markets: got {number}, allowed is 0 to {num_markets - 1}")
+            raise ValueError(f"markets: expected 0 to {num_markets - 1}, got {number}")
     if len(set(numbers)) < len(numbers):
-        raise ValueError(f"markets: got {show(markets)}, allowed is each market once")
+        raise ValueError(f"markets: expected each market once, got {show(markets)}")
     return numbers
 
 
 def on_host(name: str, given: Any, allowed: str) -> np.ndarray:
     """Return what a user hands over as an array, whatever it holds; refuse what is none."""
     if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
-        raise ValueError(f"{name}: got an array with masked values, allowed is {allowed}")
+        raise ValueError(f"{name}: expected {allowed}, got an array with masked values")
     try:
         return given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
     except Exception as error:  # ragged sequences, sparse or meta tensors, whatever strange objects raise
-        raise TypeError(f"{name}: got {type(given).__name__}, which is no array, allowed is {allowed}") from error
+        raise TypeError(f"{name}: expected {allowed}, got {type(given).__name__}, which is no array") from error
 
 
 def check_path(name: str, given: Any, markets: int, intervals: int | None = None) -> np.ndarray:
     """Return prices as int32 `[markets, intervals]`, of one row if given so; as many intervals as come if None."""
     array = on_host(name, given, "prices, one per interval")
     if array.ndim not in (1, 2) or not array.size:
-        raise ValueError(f"{name}: got an array of shape {list(array.shape)}, allowed are prices, one per interval")
+        raise ValueError(f"{name}: expected prices, one per interval, got an array of shape {list(array.shape)}")
     intervals = array.shape[-1] if intervals is None else intervals
     if array.dtype.kind == "f":  # as columns of tables are that had a gap before
         array = _whole(name, array)
     path = host_array(name, array, torch.int32, (intervals,) if array.ndim == 1 else (markets, intervals))
     most = layout.CONSTANTS["kMaxPrice"]
     if not -most <= int(path.min()) <= int(path.max()) <= most:
-        raise ValueError(f"{name}: got {int(path.min())} to {int(path.max())}, allowed is -2^30 to 2^30")
+        raise ValueError(f"{name}: expected -2^30 to 2^30, got {int(path.min())} to {int(path.max())}")
     return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
 
 
@@ -87,12 +85,12 @@ def _whole(name: str, array: np.ndarray) -> np.ndarray:
     """Return floats that are whole ticks as int64."""
     wrong = not_whole(array)
     if wrong.size:
-        raise TypeError(f"{name}: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
+        raise TypeError(f"{name}: expected whole ticks, got {wrong[0]:.10g}: divide by the tick, and round")
     return array.astype(np.int64)
 
 
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:
     given = check_quotes(quotes, (None, markets, slots, 4), device).cpu().numpy()
     if not len(given) or intervals % len(given):
-        raise ValueError(f"quotes: got {len(given)} decisions, allowed is a number of them that divides {intervals}")
+        raise ValueError(f"quotes: expected a number of decisions that divides {intervals}, got {len(given)}")
     return given.copy()

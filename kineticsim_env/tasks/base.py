@@ -148,7 +148,7 @@ class Task:
             if "inventory_limit" in self.each:
                 limit = self.each["inventory_limit"].astype(np.int64).ravel()
         elif "inventory_limit" in self.each:
-            raise ValueError("inventory_limit: got an array, allowed with a config that has a limit is one number")
+            raise ValueError("inventory_limit: expected one number with a config that has a limit, got an array")
         largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
 
@@ -226,10 +226,10 @@ class Task:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         if not isinstance(extras, (tuple, list)):
-            raise TypeError(f"extras: got {show(extras)}, allowed is a tuple of {', '.join(map(repr, EXTRAS))}")
+            raise TypeError(f"extras: expected a tuple of {', '.join(map(repr, EXTRAS))}, got {show(extras)}")
         if list(extras) != [name for name in EXTRAS if any(is_one_of(extra, (name,)) for extra in extras)]:
             raise ValueError(
-                f"extras: got {show(extras)}, allowed are, each once and in this order, {', '.join(EXTRAS)}"
+                f"extras: expected some of {', '.join(EXTRAS)}, each once and in this order, got {show(extras)}"
             )
         size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
         low = np.full(size, -1.0, np.float32)
@@ -248,8 +248,8 @@ class Task:
         array = np.array(found, dtype=np.float64)
         if found.dtype.kind == "b" or array.ndim not in (1, 2) or not array.size:
             raise ValueError(
-                f"{name}: got an array of shape {list(array.shape)}, allowed are a number, and numbers of each market "
-                "or learner, [M], [K] or [M, K]"
+                f"{name}: expected a number, and numbers of each market or learner, [M], [K] or [M, K], got an array "
+                f"of shape {list(array.shape)}"
             )
         for number in np.unique(array):  # NaN, too
             self._checked(name, number.item())
@@ -263,11 +263,11 @@ class Task:
         if name in _INTEGERS:
             low, high = _INTEGERS[name]
             if not math.isfinite(as_float(value)) or int(value) != value or not low <= value <= high:
-                raise ValueError(f"{name}: got {show(value)}, allowed is a whole number from {low} to {high}")
+                raise ValueError(f"{name}: expected a whole number from {low} to {high}, got {show(value)}")
             return int(value)
         if not math.isfinite(as_float(value)) or value < 0 or (value == 0 and not _NUMBERS[name]):
             least = "from" if _NUMBERS[name] else "above"
-            raise ValueError(f"{name}: got {show(value)}, allowed is a finite number {least} 0")
+            raise ValueError(f"{name}: expected a finite number {least} 0, got {show(value)}")
         return float(value)
 
 
@@ -326,7 +326,7 @@ def make_task(kind: type[TaskType], fields: dict[str, Any], settings: Iterable[s
     unknown = sorted(set(fields) - set(known))
     if unknown:
         raise TypeError(
-            f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}; "
-            f"for the environment {', '.join(settings)}"
+            f"environment: expected, for the task, one of {', '.join(known)}, or for the environment "
+            f"{', '.join(settings)}, got the unknown argument {unknown[0]!r}"
         )
     return kind(**fields)

@@ -170,7 +170,7 @@ def check_forced(task: Any) -> None:
     """Refuse forced orders that `max_qty` would cut."""
     smallest = int(np.min(task.each.get("max_qty", task.max_qty)))
     if task.forced_qty > smallest:
-        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {smallest}")
+        raise ValueError(f"forced_qty: expected 1 to max_qty = {smallest}, got {task.forced_qty}")
 
 
 def check_block(task: Any, config: MarketConfig) -> None:
@@ -179,7 +179,7 @@ def check_block(task: Any, config: MarketConfig) -> None:
     limit, largest = config.inventory_limit, np.min(config.max_quote_qty)
     if limit is not None and task.block_qty > np.min(limit):
         raise ValueError(
-            f"block_qty: got {task.block_qty}, allowed is up to the config's inventory_limit, {np.min(limit)}"
+            f"block_qty: expected up to the config's inventory_limit, {np.min(limit)}, got {task.block_qty}"
         )
     if task.forced_qty > largest:
-        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is up to the config's max_quote_qty, {largest}")
+        raise ValueError(f"forced_qty: expected up to the config's max_quote_qty, {largest}, got {task.forced_qty}")

@@ -84,8 +84,8 @@ def check_learners(
     for name, count in learners.items():
         role, replaced = check_learner("learners", name, config)
         if not is_whole(count) or count < 0:
-            raise ValueError(f"learners[{name!r}]: got {show(count)}, allowed is a whole number from 0")
-        check_replaceable(f"learners[{name!r}]: got {show(count)}", count, 0, replaced, config)
+            raise ValueError(f"learners[{name!r}]: expected a whole number from 0, got {show(count)}")
+        check_replaceable(f"learners[{name!r}]", show(count), count, 0, replaced, config)
         if count <= most_slots:  # else a list of any length
             slots += [(role, replaced)] * int(count)
     first = list(dict.fromkeys(role for role, _ in slots))
@@ -93,7 +93,7 @@ def check_learners(
     roles = [role for role, _ in slots]
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
-        raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
+        raise ValueError(f"learners: expected 1 to {most_slots} in all, got {show(total)}")
     check_targets(task, roles, task.market_config(config))
     return tuple(roles), tuple(replaced for _, replaced in slots)
 
@@ -106,20 +106,20 @@ def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str 
     added = {kind.name: kind.role for kind in config.agents}
     if not is_one_of(name, (*ROLES, *added)):
         classes = f", and of config.agents {', '.join(map(repr, added))}" if added else ""
-        raise ValueError(f"{what}: got the role {show(name)}, allowed are {', '.join(map(repr, ROLES))}{classes}")
+        raise ValueError(f"{what}: expected one of {', '.join(map(repr, ROLES))}{classes}, got the role {show(name)}")
     if name in ROLES and name in added:
-        raise ValueError(
-            f"{what}: got {name!r}, a role and the name of one of config.agents, allowed is another name of the latter"
-        )
+        raise ValueError(f"{what}: expected another name in config.agents, got {name!r}, which is a role too")
     if name in added:
         return added[name], name
     return name, name if name in CLASSES else None
 
 
-def check_replaceable(got: str, count: int, already: int, replaced: str | None, config: MarketConfig) -> None:
+def check_replaceable(
+    name: str, got: str, count: int, already: int, replaced: str | None, config: MarketConfig
+) -> None:
     """Refuse learners that are more than the agents of the class that they replace, None of learners that are added.
 
-    `already` agents of the class are replaced by others; `got` is how the message begins.
+    `already` agents of the class are replaced by others; `name` is the argument and `got` what came, for the message.
     """
     added = {kind.name: made.count for kind, made in config.agents.items()}
     if replaced in added:
@@ -131,7 +131,8 @@ def check_replaceable(got: str, count: int, already: int, replaced: str | None, 
         return
     if count > most:
         raise ValueError(
-            f"{got}, allowed is up to {most}, the {whose} that can be replaced; a config with a {how} has more"
+            f"{name}: expected up to {most}, the {whose} that can be replaced, got {got}; a config with a {how} has "
+            "more"
         )
 
 
@@ -141,8 +142,8 @@ def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> Non
     limit = limited.inventory_limit
     if "max_target" in to_trade and limit is not None and task.max_target > np.min(limit):
         raise ValueError(
-            f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
-            f"{np.min(limit)}"
+            f"max_target: expected up to the inventory limit, {np.min(limit)}, with a noise learner, got "
+            f"{task.max_target}"
         )
     if "block_qty" in to_trade:
         check_block(task, limited)

@@ -28,8 +28,8 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         if not is_one_of(output, ("torch",)):
             name = type(self).__name__
             raise ValueError(
-                f"{name}: got an environment with output {show(output)}, allowed is output='torch' (for NumPy there is "
-                f"gymnasium.wrappers.vector.{name})"
+                f"{name}: expected output='torch' (for NumPy there is gymnasium.wrappers.vector.{name}), got an "
+                f"environment with output {show(output)}"
             )
         super().__init__(env)
         self._mode = env.metadata["autoreset_mode"]
@@ -66,7 +66,7 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         found = getattr(self.env, call, None)
         if found is None:
             raise TypeError(
-                f"{call}: got {type(self.env).__name__} inside, allowed are environments and wrappers that have it"
+                f"{call}: expected environments and wrappers that have it, got {type(self.env).__name__} inside"
             )
         return found
 
@@ -100,8 +100,8 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         if self._saves_env:
             if not isinstance(saved.get(_ENV), Mapping):
                 raise ValueError(
-                    f"state[{_ENV!r}]: got {show(saved.get(_ENV))}, allowed is the state of what is inside, as "
-                    f"{type(self).__name__}.state_dict has it; a state of that alone goes to env.load_state_dict"
+                    f"state[{_ENV!r}]: expected the state of what is inside, as {type(self).__name__}.state_dict has "
+                    f"it, got {show(saved.get(_ENV))}; a state of that alone goes to env.load_state_dict"
                 )
             self._inside("load_state_dict")(saved[_ENV], strict=strict)
         for name, tensor in known.items():

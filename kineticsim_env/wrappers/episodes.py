@@ -62,7 +62,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         """Step the environment and add to its infos."""
         observation, reward, terminated, truncated, infos = self.env.step(actions)
         if self._key in infos:
-            raise ValueError(f"stats_key: got {self._key!r}, which the infos have already; allowed is another name")
+            raise ValueError(f"stats_key: expected another name, got {self._key!r}, which the infos have already")
         ended = terminated | truncated
         active = self._note_ends(ended)
         if active is None:

@@ -26,14 +26,14 @@ class RunningMeanStd:
     def __init__(self, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4) -> None:
         """Start with no rows, mean 0 and variance 1 of weight `epsilon`, as Gymnasium does."""
         if not isinstance(shape, (tuple, list)):
-            raise TypeError(f"shape: got {show(shape)}, allowed is a tuple of sizes")
+            raise TypeError(f"shape: expected a tuple of sizes, got {show(shape)}")
         shape = tuple(check_count("shape", size, 0) for size in shape)
         check_count("shape", math.prod(max(size, 1) for size in shape), 0)  # strides are products of sizes
         epsilon = check_number("epsilon", epsilon, 0.0)
         try:
             device = torch.empty(0, device=device).device
         except Exception as error:  # torch raises many kinds of errors here
-            raise ValueError(f"device: got {show(device)}, allowed is a device that torch has here") from error
+            raise ValueError(f"device: expected a device that torch has here, got {show(device)}") from error
         self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
         self.var = torch.ones(shape, dtype=torch.float64, device=device)
         self.count = torch.full((), epsilon, dtype=torch.float64, device=device)
@@ -101,5 +101,5 @@ def running_statistics(given: RunningMeanStd | None, shape: tuple[int, ...], dev
     mean = check_instance("statistics", given, RunningMeanStd).mean
     if mean.shape != shape or mean.device != device:
         found = f"{list(mean.shape)} on {mean.device}"
-        raise ValueError(f"statistics: got those of {found}, allowed are those of {list(shape)} on {device}")
+        raise ValueError(f"statistics: expected those of {list(shape)} on {device}, got those of {found}")
     return given

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 def command(options: argparse.Namespace) -> int:
     """Measure the backends, write the file, and print its table."""
     if options.resume and options.output is None:
-        raise ValueError("--resume: got no --output, allowed is one with the file to go on with")
+        raise ValueError("--resume: expected --output with the file to go on with, got none")
     output = Path(options.output or f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
     data = suite.run_suite(
         output,

@@ -70,9 +70,9 @@ class ArrayForm:
             seed=workload.seed,
         )
         if config.uses_options or config.population != "fixed" or rows["num_fundamental"]:
-            raise ValueError("workload: got options, drawn populations or fundamental agents, allowed is the paper's")
+            raise ValueError("workload: expected no options, drawn populations or fundamental agents, got some")
         if form.max_quantity >= 2**15 or form.reach > 64:  # 16 bits times these stay in an int32; bins stay few
-            raise ValueError("workload: got large orders or offsets, allowed are max_order_qty < 2^15 and 64 ticks")
+            raise ValueError("workload: expected max_order_qty < 2^15 and offsets up to 64 ticks, got larger ones")
         return form
 
     @property
@@ -126,7 +126,7 @@ class ArrayForm:
         """Refuse a run whose totals, of all steps since the opening, could reach 2^31."""
         allowed = (2**31 - 1 - self.init_depth) // (self.agents * self.max_quantity)
         if steps > allowed:
-            raise ValueError(f"steps: got {steps} since the reset, allowed is up to {allowed} with int32 totals")
+            raise ValueError(f"steps: expected up to {allowed} with int32 totals, got {steps} since the reset")
 
     def result(
         self, demand: np.ndarray, supply: np.ndarray, volume: np.ndarray, last_price: np.ndarray, trades: np.ndarray

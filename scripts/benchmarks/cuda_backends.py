@@ -62,7 +62,7 @@ class _CudaBackend:
         if missing := self.unavailable():
             raise EngineUnavailable(missing)
         if levels > self._max_levels:
-            raise EngineUnavailable(f"{self.name}: got {levels} levels, allowed is up to {self._max_levels}")
+            raise EngineUnavailable(f"{self.name}: expected up to {self._max_levels} levels, got {levels}")
         self.close()
         self._open(levels)
         self._sizes = {"M": markets, "L": levels, "A": agents}

@@ -23,9 +23,9 @@ class Engine:
             threads: For `"cpu"`, how many cores it uses; None is all that torch uses.
         """
         if engine not in _NAMES:
-            raise ValueError(f"engine: got {engine!r}, allowed are {', '.join(map(repr, _NAMES))}")
+            raise ValueError(f"engine: expected one of {', '.join(map(repr, _NAMES))}, got {engine!r}")
         if threads is not None and (engine != "cpu" or threads < 1):
-            raise ValueError(f"threads: got {threads} with engine={engine!r}, allowed is 1 or more with 'cpu'")
+            raise ValueError(f"threads: expected 1 or more with 'cpu', got {threads} with engine={engine!r}")
         cores = "" if threads is None else f" {threads} core{'s' * (threads > 1)}"
         self.name = _NAMES[engine] + cores
         self.device = "cuda" if engine == "cuda" else "cpu"

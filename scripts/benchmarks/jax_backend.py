@@ -29,7 +29,7 @@ class JaxScan:
     def __init__(self, platform: str | None = None) -> None:
         """Take `"cpu"` or `"cuda"`; None leaves the choice to JAX."""
         if platform not in (None, "cpu", "cuda"):
-            raise ValueError(f"platform: got {platform!r}, allowed are None, 'cpu' and 'cuda'")
+            raise ValueError(f"platform: expected None, 'cpu' or 'cuda', got {platform!r}")
         self._platform = platform
         self._form: ArrayForm | None = None
         self._state: Any = None

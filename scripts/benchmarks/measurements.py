@@ -201,7 +201,7 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         data = json.loads(Path(path).read_text())
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror}), allowed is a file of measurements") from error
+        raise ValueError(f"{path}: expected measurements, got a file that cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: this is no file of measurements ({error})") from error
     try:

@@ -72,7 +72,7 @@ def _check_figures(where: str, row: Mapping[str, Any]) -> None:
 def _object(where: str, value: Any, keys: Mapping[str, tuple[Check, bool]]) -> None:
     """Check some keys of an object; the flag says whether a key has to be there."""
     if not isinstance(value, dict):
-        raise ValueError(f"{where}got {_shown(value)}, allowed is an object")
+        raise ValueError(f"{where}expected an object, got {_shown(value)}")
     for name, (allowed_by, needed) in keys.items():
         if name not in value and needed:
             raise ValueError(f"{where}{name}: is missing")
@@ -82,7 +82,7 @@ def _object(where: str, value: Any, keys: Mapping[str, tuple[Check, bool]]) -> N
 
 
 def _refuse(where: str, name: str, value: Any, allowed: str) -> None:
-    raise ValueError(f"{where}{name}: got {_shown(value)}, allowed is {allowed}")
+    raise ValueError(f"{where}{name}: expected {allowed}, got {_shown(value)}")
 
 
 def _shown(value: Any) -> str:

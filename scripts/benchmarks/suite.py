@@ -39,7 +39,7 @@ def points(sweeps: Sequence[str] | None = None, quick: bool = False) -> list[Poi
     """Return the points of some sweeps, all if None; `quick` is about a minute on a CPU."""
     unknown = [name for name in sweeps or () if name not in SWEEPS]
     if unknown:
-        raise ValueError(f"--sweeps: got {unknown[0]!r}, allowed are {', '.join(SWEEPS)}")
+        raise ValueError(f"--sweeps: expected one of {', '.join(SWEEPS)}, got {unknown[0]!r}")
     table = _quick_points() if quick else _points()
     return [point for point in table if sweeps is None or point.sweep in sweeps]
 
@@ -124,7 +124,7 @@ def run_suite(
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most of the GPU
     if run_seconds is not None and not run_seconds > 0:
-        raise ValueError(f"--run-seconds: got {run_seconds}, allowed is a number above 0")
+        raise ValueError(f"--run-seconds: expected a number above 0, got {run_seconds}")
     asked = list(table) if table is not None else points(sweeps, quick)
     known = list(candidates) if candidates is not None else [*all_backends(), *environment_backends()]
     chosen = _choose(known, backends)
@@ -154,7 +154,7 @@ def _choose(candidates: Sequence[Any], names: Sequence[str] | None) -> list[Any]
     for name in names:
         if name.lower() not in known:
             allowed = ", ".join(backend.name for backend in candidates)
-            raise ValueError(f"--backends: got {name!r}, allowed are {allowed}")
+            raise ValueError(f"--backends: expected one of {allowed}, got {name!r}")
     wanted = {name.lower() for name in names}
     return [backend for name, backend in known.items() if name in wanted]
 

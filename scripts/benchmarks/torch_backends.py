@@ -28,7 +28,7 @@ class TorchBackend:
     def __init__(self, device: str | None = None) -> None:
         """Take `"cpu"` or `"cuda"`; None is CUDA where torch sees a GPU."""
         if device not in (None, "cpu", "cuda"):
-            raise ValueError(f"device: got {device!r}, allowed are None, 'cpu' and 'cuda'")
+            raise ValueError(f"device: expected None, 'cpu' or 'cuda', got {device!r}")
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._tensors: dict[str, torch.Tensor] = {}
         self._form: ArrayForm | None = None
@@ -313,7 +313,7 @@ class TorchGraphs(TorchEager):
     def __init__(self, device: str | None = None) -> None:
         """Take `"cuda"`, the only device with graphs."""
         if device not in (None, "cuda"):
-            raise ValueError(f"device: got {device!r}, allowed is 'cuda'")
+            raise ValueError(f"device: expected 'cuda', got {device!r}")
         super().__init__("cuda")
 
     def _make_calls(self, form: ArrayForm) -> list[tuple[int, Callable[[], object]]]:

@@ -77,9 +77,7 @@ def _run(options: argparse.Namespace, sanitized: bool) -> run.Result:
 def _again(case: str) -> int:
     kind, _, seed = case.partition(":")
     if kind not in kinds.KINDS or not seed.isdigit():
-        print(
-            f"--case: got {case!r}, allowed is a kind of {', '.join(kinds.KINDS)}, a colon and a seed", file=sys.stderr
-        )
+        print(f"--case: expected a kind of {', '.join(kinds.KINDS)}, a colon and a seed, got {case!r}", file=sys.stderr)
         return 2
     failure = kinds.play(kind, int(seed))
     print("passes" if failure is None else f"fails: {failure}")

@@ -139,7 +139,7 @@ def judge(error: BaseException, wrong: list[str]) -> str:
     names = {other for name in wrong for other in (name, *ALSO.get(name, ()))}
     if any(re.search(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-zA-Z])", text) for name in names):
         return ""
-    if re.match(r"^[\w ,\[\]'.]+: (got|unknown)", text):  # another argument is named, which may well be what is wrong
+    if re.match(r"^[\w ,\[\]'.]+: (expected|got)", text):  # another argument is named, which may be what is wrong
         return ""
     return f"unnamed {kind} at {place(error)}: {text[:200]}"
 

@@ -100,6 +100,6 @@ def write(path: Path, facts: dict[str, Any]) -> None:
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         if not rest or end not in rest:
-            raise ValueError(f"{path}: got a page without {begin} and {end}, allowed is one with both")
+            raise ValueError(f"{path}: expected a page with {begin} and {end}, got one without")
         text = f"{before}{begin}\n\n{table(facts, kinds)}\n\n{end}{after}"
     path.write_text(text)

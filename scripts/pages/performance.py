@@ -282,7 +282,7 @@ def replaced(text: str, name: str, body: str) -> str:
         rf"(<!-- {name}: [^>]*-->\n).*?(\n<!-- end -->)", lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL
     )
     if times != 1:
-        raise ValueError(f"{name}: got {times} places for it on the page, allowed is one")
+        raise ValueError(f"{name}: expected one place for it on the page, got {times}")
     return found
 
 
