@@ -248,7 +248,7 @@ def test_boundaries(kwargs):
         ({"reward": "shortfall"}, ValueError, "reward: expected one of 'pnl', 'inventory'.*got 'shortfall'"),
         ({"idle_penalty": float("nan")}, ValueError, "idle_penalty: expected a finite number from 0.*got nan"),
         ({"replace": "noise"}, ValueError, "replace: expected one of None, 'momentum'.*got 'noise'"),
-        ({"side": "buy"}, TypeError, "expected one of horizon.*, got the unknown argument 'side'"),
+        ({"side": "buy"}, TypeError, "one of horizon.*, got the unknown argument 'side'"),
     ],
 )
 def test_bad_arguments(kwargs, error, match):

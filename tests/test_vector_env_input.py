@@ -69,7 +69,7 @@ def test_bad_actions_leave_the_state_untouched(action_type, actions, error, matc
         ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a finite number above 0, got 0.0"),
         ({"inventory_penalty": float("nan")}, ValueError, "inventory_penalty: expected .*, got nan"),
         ({"max_qty": True}, TypeError, "max_qty: expected .*, got True"),
-        ({"horizn": 3}, TypeError, "expected one of horizon.*, got the unknown argument 'horizn'"),
+        ({"horizn": 3}, TypeError, "one of horizon.*, got the unknown argument 'horizn'"),
         ({"output": "jax"}, ValueError, "output: expected one of 'numpy', 'torch', got 'jax'"),
         ({"autoreset_mode": "never"}, ValueError, "autoreset_mode: expected one of NEXT_STEP, .*, got 'never'"),
         ({"auctions_per_step": 0}, ValueError, "auctions_per_step: expected .*, got 0"),

@@ -68,7 +68,7 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
         try:
             array = array.astype(np.float64)
         except (ValueError, ArithmeticError) as error:  # a signaling NaN, an int that is too large
-            raise ValueError(f"{name}: got {show(given)}, allowed are finite prices and sizes, [n, 2]") from error
+            raise ValueError(f"{name}: expected finite prices and sizes, [n, 2], got {show(given)}") from error
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: expected prices and sizes, [n, 2], got {show(given)}")
     table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)
