@@ -8,7 +8,7 @@ import os
 
 import pytest
 import torch
-from thorough import THOROUGH, mark_what_covers_nothing_new
+from thorough import THOROUGH, leave_out_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
@@ -27,8 +27,8 @@ else:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items):
-    mark_what_covers_nothing_new(items)
+def pytest_collection_modifyitems(config, items):
+    leave_out_what_covers_nothing_new(config, items)
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="torch sees no CUDA GPU")
         for item in items:
