@@ -24,9 +24,9 @@ COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## train a market maker for at most 4 minutes, on the GPU if there is one, and print how it compares
+demo:  ## train a market maker for 3 minutes, on the GPU if there is one, and print how it compares
 	@$(SETUP) demo
-	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 4
+	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 3
 
 test:  ## run the test suite but for its slowest part; tests that need a GPU are skipped where there is none
 	@$(SETUP) test
@@ -38,7 +38,7 @@ test-all:  ## run all of the test suite, with more random examples, as CI does
 
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
-	KINETICSIM_THOROUGH=1 $(VENV_PYTHON) scripts/gpu_report.py
+	KINETICSIM_THOROUGH=2 $(VENV_PYTHON) scripts/gpu_report.py
 
 kernels:  ## compile every variant of the kernels for every architecture, with nvcc and with NVRTC; needs no GPU
 	@$(SETUP) test-all
