@@ -4,6 +4,7 @@ PYTHON ?= python3
 SETUP_FLAGS ?=
 FUZZ_FLAGS ?=
 COUNTS_FLAGS ?=
+MUTANTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 # One worker per core, where pytest-xdist could be installed; a worker takes about 1.5 GB.
 PYTEST = $(VENV_PYTHON) -m pytest $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
@@ -19,7 +20,7 @@ COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu kernels sanitize fuzz counts wheel lint pages docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lint pages docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +55,12 @@ fuzz:  ## throw 110,000 hostile cases at the package under sanitizers, about an 
 	@$(SETUP) test
 	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
 
+mutants:  ## run the tests of 150 drawn mutants, about an hour (MUTANTS_FLAGS=--again: those on record only)
+	@$(SETUP) mutants
+	test -e .coverage || nice $(PYTEST) -m "not slow" --cov=kineticsim_env --cov-context=test --cov-report= \
+		-o junit_duration_report=total --junitxml=junit.xml tests
+	$(VENV_PYTHON) -m scripts.mutants $(MUTANTS_FLAGS)
+
 counts:  ## compare the instructions of the C++ engine and of the kernel with those on record (COUNTS_FLAGS=--write: record)
 	@$(SETUP) counts
 	$(VENV_PYTHON) -m scripts.instruction_counts $(COUNTS_FLAGS)
@@ -81,5 +88,5 @@ docs:  ## build the site into docs/_build/html; its tutorials run, and a warning
 	$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 
 clean:  ## remove .venv and what tools left here; results of training runs stay
-	rm -rf .venv build dist docs/_build docs/gallery *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv build dist docs/_build docs/gallery *.egg-info .pytest_cache .hypothesis .ruff_cache .coverage junit.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
