@@ -11,10 +11,11 @@ import functools
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("model", "cpu", "tape", "warp", "lane")  # of cuda/: what tests run on a CPU
-CPP_OPERATORS = {  # a pattern, and what it becomes
+CPP_OPERATORS: dict[str, tuple[str, Any]] = {  # a pattern, and what it becomes
     "comparison": (
         r"(?<= )(<=|>=|==|!=|<|>)(?= )",
         {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="},

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Worker:
         subprocess.run(["git", "checkout", "--quiet", "."], cwd=self.tree, check=True)  # what an ended worker has left
 
     @contextlib.contextmanager
-    def mutated(self, mutant: dict) -> Iterator[bool]:
+    def mutated(self, mutant: dict) -> Generator[bool]:
         """Put a mutant into the copy; False if its lines are no longer there."""
         path = self.tree / mutant["file"]
         if not path.exists() or (at := _find(path, mutant)) is None:
