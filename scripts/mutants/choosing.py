@@ -21,11 +21,12 @@ CPP_TESTS = {  # lines of C++ have no contexts: the tests that compare engines, 
     "plan|compiled_in": "kernel_variants",
     "launcher|layout|operators": "layout vector_env saved_states eager_step",
     "series": "series given_series",
-    "agent": "added_agents added_agents_reference added_agents_on_the_clock traders_examples",
-    "added_orders": "added_agents added_agents_reference",
+    "cpu/(orders|market)": "known_answers simulator_errors engines_agree worked_case",
+    "agent|added_orders": "added_agents added_agents_reference added_agents_on_the_clock traders_examples",
     "levers": "levers known_answers second_model",
     "events|comers|book|waiting": "known_answers events env_clock second_model trading clock_laws",
-    "task|environment|step": "task_values_agree env_engines_agree env_clock rewards roles",
+    "environment": "task_values_agree scenarios env_engines_agree env_clock saved_states",
+    "task|step": "task_values_agree env_engines_agree env_clock rewards roles",
 }
 
 
@@ -45,7 +46,7 @@ class Covering:
 
     def tests(self, mutant: dict) -> list[str]:
         """Return tests that cover a mutant's lines; of lines that only an import runs, those that cover the file."""
-        by_line = self.data.contexts_by_lineno(str(mutant["file"]))
+        by_line = self.data.contexts_by_lineno(str(ROOT / mutant["file"]))
         lines = range(mutant["at"], mutant["at"] + max(1, len(mutant["old"])))
         contexts = {context for line in lines for context in by_line.get(line, ())} - {""}
         if not contexts:
