@@ -25,7 +25,7 @@ CPP_TESTS = {  # lines of C++ have no contexts: the tests that compare engines, 
     "agent|added_orders": "added_agents added_agents_reference added_agents_on_the_clock traders_examples",
     "levers": "levers known_answers second_model",
     "events|comers|book|waiting": "known_answers events env_clock second_model trading clock_laws",
-    "environment": "task_values_agree scenarios env_engines_agree env_clock saved_states",
+    "environment": "task_values_agree scenarios added_agents_everywhere env_engines_agree env_clock",
     "task|step": "task_values_agree env_engines_agree env_clock rewards roles",
 }
 
