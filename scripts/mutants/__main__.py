@@ -63,10 +63,17 @@ def main() -> None:
             if each["outcome"] == "survived":
                 print(f"{each['file']}:{each['line']}: {each['was_by']} kills {each['new']} no longer")
         sys.exit(any(each["outcome"] == "survived" for each in done.values()))
-    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    said = ["git", "log", "-1", "--format=%H", "--", "kineticsim_env", "cuda"]  # what is mutated, not what tests it
+    commit = subprocess.run(said, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
     head = {"date": str(datetime.date.today()), "machine": f"{platform.machine()}, {os.cpu_count()} cores, no GPU"}
-    head |= {"commit": git.stdout.strip(), "seed": arguments.seed, "drawn": arguments.python + arguments.cpp}
+    head |= {"commit": commit, "seed": arguments.seed, "drawn": arguments.python + arguments.cpp}
     rows = [each for each in done.values() if each["outcome"] != "unbuilt"]  # for these, spare ones were drawn
+    before = json.loads(RESULTS.read_text())["mutants"] if RESULTS.exists() else []
+    judged = {json.dumps([each["file"], each["new"]]): each["judged"] for each in before if "judged" in each}
+    for each in rows:  # what a person has said of one that survives
+        found = judged.get(json.dumps([each["file"], each["new"]]))
+        if found and each["outcome"] == "survived":
+            each["judged"] = found
     RESULTS.write_text(json.dumps(head | {"seconds_per_mutant": LIMITS, "mutants": rows}, indent=1) + "\n")
 
 
