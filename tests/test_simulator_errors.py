@@ -2,6 +2,7 @@
 
 import bisect
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -276,6 +277,23 @@ def test_a_sides_total_stays_below_2_to_31(engine, side):
     refused(sim, lambda sim: sim.step(quote), MarketError, r"market 0\b")
     sim.step(quote * [1, 9, 1, 9] // [1, 10, 1, 10])
     assert sim.quotes.sum() == (12 if side == "bid" else 14)
+
+
+def test_an_episode_from_a_full_warm_start_is_undone():
+    """The first step after a reset looks at the books that the reset has brought."""
+    settings = {"preset": "paper", "engine": "cpu", "output": "torch", "bank_size": 3, "warmup": 2}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", 2, **settings).unwrapped
+    envs.reset(seed=1)
+    engine = envs.simulator.engine
+    bank = engine._tensors["bank_bid"]
+    bank[:, 0] += (2**31 - 1 - bank.sum(1)).int()
+    engine.state_changed()
+    envs.reset(seed=1)
+    before = {name: tensor.clone() for name, tensor in engine._tensors.items()}
+    with pytest.raises(MarketError, match=r"t = 0 .*2\^31.*reset earlier$"):
+        envs.step(torch.zeros(2, 4))
+    for name, tensor in engine._tensors.items():
+        assert torch.equal(tensor, before[name]), name
 
 
 def least_room(engine, config, side):
