@@ -4,6 +4,7 @@ PYTHON ?= python3
 SETUP_FLAGS ?=
 FUZZ_FLAGS ?=
 COUNTS_FLAGS ?=
+MUTANTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 # One worker per core, where pytest-xdist could be installed; a worker takes about 1.5 GB.
 PYTEST = $(VENV_PYTHON) -m pytest $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
@@ -19,14 +20,14 @@ COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu kernels sanitize fuzz counts wheel lint pages docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lint pages docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## train a market maker for at most 4 minutes, on the GPU if there is one, and print how it compares
+demo:  ## train a market maker for 3 minutes, on the GPU if there is one, and print how it compares
 	@$(SETUP) demo
-	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 4
+	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 3
 
 test:  ## run the test suite but for its slowest part; tests that need a GPU are skipped where there is none
 	@$(SETUP) test
@@ -38,7 +39,7 @@ test-all:  ## run all of the test suite, with more random examples, as CI does
 
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
-	KINETICSIM_THOROUGH=1 $(VENV_PYTHON) -m scripts.gpu_report
+	KINETICSIM_THOROUGH=2 $(VENV_PYTHON) -m scripts.gpu_report
 
 kernels:  ## compile every variant of the kernels for every architecture, with nvcc and with NVRTC; needs no GPU
 	@$(SETUP) test-all
@@ -53,6 +54,12 @@ sanitize:  ## watch every kernel variant and hostile calls with compute-sanitize
 fuzz:  ## throw 110,000 hostile cases at the package under sanitizers, about an hour (FUZZ_FLAGS: see docs/robustness.md)
 	@$(SETUP) test
 	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
+
+mutants:  ## run the tests of 150 drawn mutants, about an hour (MUTANTS_FLAGS=--again: those on record only)
+	@$(SETUP) mutants
+	test -e .coverage || nice $(PYTEST) -m "not slow" --cov=kineticsim_env --cov-context=test --cov-report= \
+		-o junit_duration_report=total --junitxml=junit.xml tests
+	$(VENV_PYTHON) -m scripts.mutants $(MUTANTS_FLAGS)
 
 counts:  ## compare the instructions of the C++ engine and of the kernel with those on record (COUNTS_FLAGS=--write: record)
 	@$(SETUP) counts
@@ -82,4 +89,5 @@ docs:  ## build the site into docs/_build/html; its tutorials run, and a warning
 
 clean:  ## remove .venv and what tools left here; results of training runs stay
 	rm -rf .venv build dist docs/_build docs/gallery docs/studies *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -f .coverage junit.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

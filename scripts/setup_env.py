@@ -34,6 +34,7 @@ GOALS = {
     "test": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "test-all": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
+    "mutants": (["mutants"], ["cosmic-ray", "hypothesis", "pytest", "pytest-cov"]),
     "counts": ([], []),
     "lint": (["test", "lint"], ["ruff", "ty"]),
     "docs": (

@@ -150,10 +150,17 @@ def build_kernel_on_host(name: str, folder: Path) -> Path:
     return folder / "kernel.so"
 
 
-def kernel_on_host(name: str, shared: Path) -> Any:
-    """Load one of `HOST_KERNELS` from a folder that workers share, where the first that asks for it builds it."""
-    folder = shared / name.replace(" ", "_")
-    folder.mkdir(parents=True, exist_ok=True)
+def kernel_on_host(name: str) -> Any:
+    """Load one of `HOST_KERNELS` from the cache, where the first that asks for it builds it from these sources."""
+    tests = Path(__file__).parent
+    texts = [
+        path.read_bytes() for path in sorted((*tests.glob("*.h"), *tests.glob("*.cuh"), *tests.glob("*_host.cpp")))
+    ]
+    classes = [programs.text_of_all(kinds) for kinds in ADDED.values()]
+    compiler = build.compiler_version(build.find_cxx() or "c++")
+    key = build.key(name, HOST_FLAGS, HOST_KERNELS[name], compiler, build.source_hash(), *texts, *classes)
+    folder = build.cache_dir() / f"kernels_of_tests_{key}"
+    folder.mkdir(mode=0o700, exist_ok=True)
     built = folder / "kernel.so"
     with FileLock(folder / "lock"):
         if not built.exists():

@@ -8,7 +8,7 @@ import os
 
 import pytest
 import torch
-from thorough import THOROUGH, mark_what_covers_nothing_new
+from thorough import THOROUGH, leave_out_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
@@ -27,8 +27,8 @@ else:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items):
-    mark_what_covers_nothing_new(items)
+def pytest_collection_modifyitems(config, items):
+    leave_out_what_covers_nothing_new(config, items)
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="torch sees no CUDA GPU")
         for item in items:
@@ -50,19 +50,13 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session")
-def kernels(tmp_path_factory):
-    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name.
-
-    Workers share what is built.
-    """
+def kernels():
+    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name."""
     from build_helpers import kernel_on_host
-
-    folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
     class Built(dict):
         def __missing__(self, name):
-            self[name] = kernel_on_host(name, folder / "kernels")
+            self[name] = kernel_on_host(name)
             return self[name]
 
     return Built()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from kineticsim_env.agents.language import read
 from kineticsim_env.runtime import nvcc
@@ -25,7 +26,7 @@ from tests.agent_programs import (
 
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
 needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
-PROGRAMS, INPUTS = 300, 20
+PROGRAMS, INPUTS = examples(300), 20
 
 
 class Drawn(NamedTuple):

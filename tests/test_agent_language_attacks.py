@@ -13,6 +13,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from thorough import THOROUGH
 
 import kineticsim_env as ks
 from kineticsim_env.agents.language import read
@@ -249,20 +250,22 @@ def test_no_text_of_a_user_is_in_the_program(programs):
 
 @pytest.fixture(scope="module")
 def names_of_cpp(tmp_path_factory):
-    """Keywords of C++, macros of the compiler and of the C library, and every identifier of the engines' headers."""
+    """Keywords of C++, identifiers of the engines' headers, macros of the compiler and of the C library: all, or a tenth."""
     folder = tmp_path_factory.mktemp("macros")
     headers = sorted((cuda_dir() / "model").glob("*.h"))
     found = {*KEYWORDS, "int32_t", "errno", "assert", "linux", "unix", "minor", "stdin"}
-    for header in headers:
-        found |= set(re.findall(r"[A-Za-z_]\w*", header.read_text()))
+    ours = set().union(*(re.findall(r"[A-Za-z_]\w*", header.read_text()) for header in headers)) - found
     (folder / "macros.cpp").write_text('#include "model/agents.h"\n#include <cmath>\n#include <cstdio>\n')
+    macros = set()
     for standard in ("c++17", "gnu++20"):
         words = [*shlex.split(find_cxx()), f"-std={standard}", "-dM", "-E", "-I", str(cuda_dir()), "macros.cpp"]
         listed = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
-        found |= set(re.findall(r"(?m)^#define (\w+)", listed))
-    assert {"AgentView", "KS_RULE", "EOF", "NULL", "unix", "int"} <= found and len(found) > 1000
-    assert not {name for name in found if re.match(r"[vwficu]_", name)}  # prefixes of what programs call theirs
-    return sorted(found - set(keyword.kwlist))
+        macros |= set(re.findall(r"(?m)^#define (\w+)", listed))
+    everything = found | ours | macros
+    assert {"AgentView", "KS_RULE", "EOF", "NULL", "unix", "int"} <= everything and len(everything) > 1000
+    assert not {name for name in everything if re.match(r"[vwficu]_", name)}  # prefixes of what programs call theirs
+    of_many = [sorted(names)[:: 1 if THOROUGH else 10] for names in (ours, macros)]
+    return sorted(found.union(*of_many, ("order_of", "side", "agent", "own")) - set(keyword.kwlist))
 
 
 def _rows(names, length=80):

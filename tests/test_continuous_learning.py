@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from thorough import slow
 
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies import FixedSpread
@@ -31,6 +32,7 @@ def in_process(monkeypatch):
     return given
 
 
+@slow
 def test_the_command_writes_the_page_and_again_from_its_figures(tmp_path, in_process):
     page = tmp_path / "page"
     study.main([*SMALL, "--runs", str(tmp_path / "runs"), "--output", str(page)])

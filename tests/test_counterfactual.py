@@ -209,6 +209,7 @@ def test_reach_keeps_a_piece_from_going_further():
 def test_fees_are_in_the_shortfall():
     found = block_impact(TINY.replace(fee=500), block=5, per_auction=5, num_markets=2, warmup=0, engine="numpy")
     assert found.shortfall.mean == found.impact_cost.mean == 1.5
+    assert found.duration == 1 and len(found.path) == 1 + 1 + 60  # before it, with it, and the default of `after`
 
 
 # Statistics -----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engin
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rules", RULES)
 def test_orders_of_no_quantity_change_nothing_ever(rules, engine):
-    orders = on(engine, schedule(30, 20, silent=30))
+    orders = on(engine, schedule(10, 20, silent=10))
     found = counterfactual(TRADING.replace(**RULES[rules]), orders, 20, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     for arm in (found.with_agent, found.without_agent):
@@ -72,12 +72,12 @@ def test_the_same_orders_come_with_and_without_a_slot(rules, engine):
     sim = Simulator(CLEAN.replace(**RULES[rules]), 50, engine=engine, seed=4, slots=2)
     sim.run(7)
     twin, traded = sim.branch(), 0
-    for quotes in schedule(25, 50, slots=2, seed=8):
+    for quotes in schedule(10, 50, slots=2, seed=8):
         traded += int(sim.step(quotes.to(sim.device), 2).sum())
         twin.run(2)
         apart = (sim.bid.sum(1) - sim.ask.sum(1)) - (twin.bid.sum(1) - twin.ask.sum(1))
         assert torch.equal(apart, sim.inventory.sum(1))
-    assert traded > 50 * 25 and bool(apart.any())
+    assert traded > 50 * 10 and bool(apart.any())
     assert not torch.equal(sim.volume, twin.volume)
 
 
@@ -85,13 +85,13 @@ def test_the_same_orders_come_with_and_without_a_slot(rules, engine):
 @pytest.mark.parametrize("rules", ["call", "continuous", "late"])
 def test_quotes_that_nobody_meets_or_sees_change_nothing(rules, engine):
     """Behind the best prices, where no order of these markets comes; a unit beside them in the spread does."""
-    quotes = torch.tensor([[64 - 30, 9, 64 + 30, 9]], dtype=torch.int32).expand(20, 30, 1, 4)
+    quotes = torch.tensor([[64 - 30, 9, 64 + 30, 9]], dtype=torch.int32).expand(8, 30, 1, 4)
     config = CLEAN.replace(**RULES[rules])
     found = counterfactual(config, on(engine, quotes), 30, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     nearer = quotes + torch.tensor([30, -8, 0, 0], dtype=torch.int32)  # a unit at 64, between 63 and 65
     seen = counterfactual(config, on(engine, nearer), 30, seed=3, engine=engine)
-    assert bool((seen.first_difference() < 20).any())
+    assert bool((seen.first_difference() < 8).any())
 
 
 @pytest.mark.parametrize("engine", ENGINES)

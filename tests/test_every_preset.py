@@ -38,8 +38,10 @@ def calibrate(preset, config):
     pytest.importorskip("sbi")
     market = given_as(preset, config)[0]
     target = ks.measure(config, 30, ["volume", "volatility"], markets=2, group=None, seed=8, **QUIET)
-    found = ks.calibrate(target, {"max_order_qty": (1, 30)}, market=market, seed=1, simulations=100, held_out=0,
-                         samples=20, **QUIET)  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kineticsim_env.calibration.learning._STEPS", 8)  # nothing is asked of what is learned
+        found = ks.calibrate(target, {"max_order_qty": (1, 30)}, market=market, seed=1, simulations=100, held_out=0,
+                             samples=20, **QUIET)  # fmt: skip
     assert found.config(0) == config.replace(max_order_qty=int(found.samples["max_order_qty"][0]))
 
 

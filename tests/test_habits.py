@@ -1,6 +1,7 @@
 """What people and CI are told to run exists, and versions are the same wherever they have to be stated twice."""
 
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from thorough import mark_what_covers_nothing_new, slow
+from thorough import leave_out_what_covers_nothing_new, slow
 
 import kineticsim_env
 from scripts import setup_env
@@ -123,11 +124,11 @@ def test_everything_that_is_installed_is_pinned():
 
 
 class Case:
-    """What of a collected test `mark_what_covers_nothing_new` looks at."""
+    """What of a collected test `leave_out_what_covers_nothing_new` looks at."""
 
-    def __init__(self, number, letter, *markers):
-        self.nodeid = f"test_x.py::test[{number}-{letter}]"
-        self.callspec = SimpleNamespace(params={"number": number, "letter": letter})
+    def __init__(self, *markers, **params):
+        self.nodeid = f"test_x.py::test[{params}]"
+        self.callspec = SimpleNamespace(params=params)
         self.markers = [pytest.mark.covering.mark, *markers]
 
     def get_closest_marker(self, name):
@@ -137,13 +138,26 @@ class Case:
         self.markers.append(marker.mark)
 
 
-def test_cases_that_are_not_slow_cover_each_value():
-    cases = [Case(number, letter) for number in range(4) for letter in "ab"]
-    elsewhere = [Case(4, "c", pytest.mark.gpu.mark), Case(0, "d", pytest.mark.slow.mark)]
-    mark_what_covers_nothing_new([*elsewhere, *cases])
-    kept = [tuple(case.callspec.params.values()) for case in cases if not case.get_closest_marker("slow")]
-    assert (
-        len(kept) == 4 and {number for number, _ in kept} == {0, 1, 2, 3} and {letter for _, letter in kept} == {*"ab"}
+def test_cases_that_are_not_slow_cover_each_value_and_slow_ones_each_pair():
+    cases = [Case(number=n, letter=x, sign=s) for n in range(4) for x in "ab" for s in "+-"]
+    elsewhere = [
+        Case(pytest.mark.gpu.mark, number=4, letter="c", sign="+"),
+        Case(pytest.mark.slow.mark, number=0, letter="d", sign="+"),
+    ]
+    items, left_out = [*elsewhere, *cases], []
+    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+    leave_out_what_covers_nothing_new(SimpleNamespace(hook=hook), items)
+    assert items[:2] == elsewhere and {*items, *left_out} == {*elsewhere, *cases}
+    kept = [case.callspec.params for case in items[2:]]
+    for one, other in itertools.combinations(("number", "letter", "sign"), 2):
+        assert {(each[one], each[other]) for each in kept} == {
+            (case.callspec.params[one], case.callspec.params[other]) for case in cases
+        }
+    assert 8 <= len(kept) < 12 and len(left_out) == 16 - len(kept)
+    quick = [case.callspec.params for case in items[2:] if not case.get_closest_marker("slow")]
+    assert len(quick) == 4 and all(
+        {each[name] for each in quick} == {case.callspec.params[name] for case in cases}
+        for name in ("number", "letter", "sign")
     )
     assert not elsewhere[0].get_closest_marker("slow")
 

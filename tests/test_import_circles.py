@@ -1,6 +1,7 @@
 """No module of the package imports itself by way of others."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +14,21 @@ MODULES = {
 }
 
 
+parsed = functools.cache(ast.parse)
+
+
 def imports(text: str, *, in_calls: bool, for_types: bool) -> set[str]:
     """Return what a source imports of the package when it is imported itself, and by choice later or for types only."""
     found = set()
 
     def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.expr):  # holds no statement
+            return
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for part in [*(node.body if for_types else []), *node.orelse]:
                 visit(part)
             return
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and not in_calls:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not in_calls:
             return
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -32,7 +38,7 @@ def imports(text: str, *, in_calls: bool, for_types: bool) -> set[str]:
         for part in ast.iter_child_nodes(node):
             visit(part)
 
-    visit(ast.parse(text))
+    visit(parsed(text))
     return found & MODULES.keys()
 
 

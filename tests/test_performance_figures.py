@@ -69,13 +69,13 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
 def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     words = ["--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
-    for more in (["engine"], ["clock", "--resume"]):
+    for more in (["memory"], ["clock", "--resume"]):
         monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words, *more])
         script.main()
     data = json.loads(path.read_text())
     assert not [row["failed"] for row in data["rows"] if "failed" in row]
     assert {row.get("run") for row in data["rows"] if row["group"] == "clock"} == set(data["runs"])
-    assert not any("run" in row for row in data["rows"] if row["group"] == "engine")
+    assert [row for row in data["rows"] if row["group"] == "memory" and "run" not in row]
     clock = {row["name"]: row for row in data["rows"] if row["group"] == "clock"}
     digests = [clock[f"{name}, trading, 20 agents"]["digest"] for name in ("continuous", "call", "each")]
     assert len(set(digests)) == 3

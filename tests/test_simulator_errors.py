@@ -1,5 +1,8 @@
 """Wrong calls of `Simulator`: the error names what came and what is allowed, and the state is as it was before."""
 
+import bisect
+
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -284,6 +287,51 @@ def test_a_sides_total_stays_below_2_to_31(engine, side):
     refused(sim, lambda sim: sim.step(quote), MarketError, r"market 0\b")
     sim.step(quote * [1, 9, 1, 9] // [1, 10, 1, 10])
     assert sim.quotes.sum() == (12 if side == "bid" else 14)
+
+
+def test_an_episode_from_a_full_warm_start_is_undone():
+    """The first step after a reset looks at the books that the reset has brought."""
+    settings = {"preset": "paper", "engine": "cpu", "output": "torch", "bank_size": 3, "warmup": 2}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", 2, **settings).unwrapped
+    envs.reset(seed=1)
+    engine = envs.simulator.engine
+    bank = engine._tensors["bank_bid"]
+    bank[:, 0] += (2**31 - 1 - bank.sum(1)).int()
+    engine.state_changed()
+    envs.reset(seed=1)
+    before = {name: tensor.clone() for name, tensor in engine._tensors.items()}
+    with pytest.raises(MarketError, match=r"t = 0 .*2\^31.*reset earlier$"):
+        envs.step(torch.zeros(2, 4))
+    for name, tensor in engine._tensors.items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def least_room(engine, config, side):
+    """Return how many units a side must have left below 2^31 for an auction of its agents to be held."""
+
+    def is_held(room):
+        sim = ks.Simulator(config, 1, engine=engine, seed=2)
+        saved = sim.state_dict()
+        saved["bid"][0, 0], saved["ask"][0, -1] = 1, 1  # the mid is between them
+        saved[side][0, 0 if side == "bid" else -1] = 2**31 - 1 - room
+        sim.load_state_dict(saved)
+        try:
+            sim.run(1, progress=False)
+        except MarketError:
+            return False
+        return True
+
+    return bisect.bisect_left(range(1 << 16), True, key=is_held)
+
+
+@pytest.mark.parametrize("side", ["bid", "ask"])
+@pytest.mark.parametrize("kind", [{"noise": 1, "noise_spread": 3}, {"noise": 1, "noise_spread": 40}, {"maker": 1}])
+def test_engines_count_what_every_class_adds_to_a_side(kind, side):
+    """To the unit; noise orders are counted apart where their spread is wider than the grid."""
+    config = CONFIG.replace(
+        **{"noise": 0, "momentum": 0, "maker": 0, "num_agents": 9, "init_depth": 0, "max_order_qty": 1000, **kind}
+    )
+    assert least_room("cpu", config, side) == least_room("numpy", config, side) > 500
 
 
 @on_the_host

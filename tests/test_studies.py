@@ -101,6 +101,21 @@ def test_the_mid_between_auctions_is_that_of_tapes(short):
         assert found["differs"] < 0.05 and found["error"] < 0.05
 
 
+def test_the_mid_at_a_beat_is_that_after_its_cancellations_and_before_its_orders():
+    columns = ("interval", "event", "type", "agent_class", "order_id", "counterparty_id", "side", "price", "quantity")
+    tape = [
+        (0, 0, "submit", "resting", 1, -1, "buy", 99, 2),
+        (0, 0, "submit", "resting", 2, -1, "buy", 97, 1),
+        (0, 0, "submit", "resting", 3, -1, "sell", 101, 2),
+        (0, 4, "cancel", "maker", 1, -1, "buy", 99, 2),
+        (0, 4, "submit", "resting", 4, -1, "sell", 100, 1),
+        (0, 4, "submit", "noise", 5, -1, "buy", 99, 1),
+    ]
+    rows = {name: np.array(column) for name, column in zip(columns, zip(*tape, strict=True), strict=True)}
+    looks = np.array([0, 3, 4])
+    assert clearing_prices._mids(rows, looks, 8).tolist() == [(99 + 101) / 2, (99 + 101) / 2, (97 + 100) / 2]
+
+
 def test_where_a_side_is_empty_the_mid_is_the_last_price(short, monkeypatch):
     """Market orders alone leave nothing to rest, so all events find a side empty."""
     takers = {"noise": 1.0, "maker": 0.0, "fundamental": 0.0, "market_order_prob": 1.0, "init_depth": 0}

@@ -437,6 +437,14 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
             r"randomise: expected, of the task, one of .*, got 'task.block_qty'",
         ),
         (
+            "Execution",
+            {
+                "config": STILL,
+                "randomise": {"scenarios": {**STILL.to_dict(), "fee": [0, 1], "task.block_qty": [5, 6, 7]}},
+            },
+            r"got 3 values of task.block_qty, allowed are 2, one per scenario",
+        ),
+        (
             "MarketMaking",
             {"inventory_penalty": torch.nested.nested_tensor([torch.zeros(2)])},
             r"inventory_penalty: .*got",

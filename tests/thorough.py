@@ -1,35 +1,54 @@
-"""What `make test` leaves to `make test-all`: Hypothesis draws fewer examples, and tests marked `slow` are not run.
+"""What `make test` leaves to `make test-all`: random examples, tests marked `slow`, and most cases of `covering` ones.
 
-Of a test marked `covering`, few of the parametrised cases are run: as many as have each value of each parameter once.
-KINETICSIM_THOROUGH=1, which the Makefile sets for `test-all` and `test-gpu`, asks for all.
+Of a test marked `covering`, `make test` runs as many of the parametrised cases as have each value of each parameter
+once, `make test-all` as many as have each pair of values of two parameters. KINETICSIM_THOROUGH, which the Makefile
+sets, is 1 for `test-all`, which draws a third of the random examples in place of a tenth, and 2 for `test-gpu`, which
+draws all.
 """
 
+import itertools
 import os
 
 import pytest
 
-THOROUGH = os.environ.get("KINETICSIM_THOROUGH", "") not in ("", "0")
+LEVEL = int(os.environ.get("KINETICSIM_THOROUGH") or 0)
+THOROUGH = LEVEL > 0
 slow = pytest.mark.slow
 covering = pytest.mark.covering
 
 
 def examples(number: int) -> int:
-    """Return how many examples Hypothesis draws: all of them, or a tenth."""
-    return number if THOROUGH else -(-number // 10)
+    """Return how many examples Hypothesis draws: all of them, a third or a tenth."""
+    return -(-number // (10, 3, 1)[LEVEL])
 
 
-def mark_what_covers_nothing_new(items: list[pytest.Item]) -> None:
-    """Mark cases of tests that are `covering` as slow where others, chosen greedily, have their parameters' values."""
-    cases: dict[str, dict[pytest.Item, set]] = {}
+def leave_out_what_covers_nothing_new(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark `covering` cases as slow whose values others have; deselect those whose pairs of values others have."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         left_out = any(item.get_closest_marker(name) for name in ("slow", "gpu", "skip"))
         if item.get_closest_marker("covering") and not left_out:
-            given = {(name, id(value)) for name, value in item.callspec.params.items()}
-            cases.setdefault(item.nodeid.partition("[")[0], {})[item] = given
-    for values in cases.values():
-        missing = set().union(*values.values())
-        while missing:
-            best = max(values, key=lambda item: len(values[item] & missing))  # the first of the best
-            missing -= values.pop(best)
-        for item in values:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    superfluous = set()
+    for of_test in cases.values():
+        few = chosen(of_test, 1, [])
+        many = chosen(of_test, 2, few)
+        for item in many[len(few) :]:
             item.add_marker(slow)
+        superfluous |= {*of_test} - {*many}
+    if superfluous:
+        config.hook.pytest_deselected(items=[item for item in items if item in superfluous])
+        items[:] = [item for item in items if item not in superfluous]
+
+
+def chosen(cases: list[pytest.Item], together: int, first: list[pytest.Item]) -> list[pytest.Item]:
+    """Return `first` and, chosen greedily, cases until each that values of so many parameters make is in one."""
+    values = {}
+    for case in cases:
+        given = sorted((name, id(value)) for name, value in case.callspec.params.items())
+        values[case] = set(itertools.combinations(given, min(together, len(given))))
+    result, missing = list(first), set().union(*values.values()).difference(*(values[case] for case in first))
+    while missing:
+        result.append(max(cases, key=lambda case: len(values[case] & missing)))  # the first of the best
+        missing -= values[result[-1]]
+    return result

@@ -1,0 +1,1 @@
+"""Mechanical mutants of the package and of the C++ headers; `make mutants`."""
