@@ -1,6 +1,7 @@
 """The commands of `examples/studies`, in small: each fills its page with every figure, and draws what that shows."""
 
 import functools
+import importlib
 import json
 import re
 
@@ -233,6 +234,20 @@ def written_again(module, folder, name):
 
 
 STUDIES = [page.parent for page in sorted(blocks.STUDIES.glob("*/README.md"))]
+COMMANDS = [".".join(path.relative_to(blocks.STUDIES.parents[1]).with_suffix("").parts)
+            for path in sorted(blocks.STUDIES.glob("*/*.py")) if "def main(" in path.read_text()]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_called_as_it_says(command, capsys):
+    try:
+        module = importlib.import_module(command)
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    with pytest.raises(SystemExit, match="0"):
+        module.main(["--help"])
+    called = f"python -m {command.removesuffix('.__main__')}"
+    assert capsys.readouterr().out.startswith(f"usage: {called} ") and f"`{called}" in module.__doc__
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -12,6 +12,7 @@ from kineticsim_env.statistics import Mean
 from scripts.pages.markdown import joined, pm, table
 
 Found = Mapping[str, Any]
+PARTS = ("prices", "slots")  # of the results
 EARNED = "ticks x units per 1,000 events"
 KINDS = [(reference, news) for reference in study.REFERENCES for news in study.NEWS]  # of markets
 OFTEN, SELDOM = ({role: learning.Kind(role, every) for role in learning.ROLES} for every in (study.OFTEN, study.SELDOM))
@@ -22,7 +23,7 @@ _COLOURS = dict(zip(study.NEWS, ("#0d4377", "#3f8f4f", "#d9661c"), strict=True))
 def at(found: Found, reference: str, news: str, interval: int, name: str) -> Mean:
     """Return a figure of a rule in markets of a kind, from the part that has it."""
     wanted = (reference, news, interval)
-    rows = [row for part in found.values() for row in part["rows"]]
+    rows = [row for part in PARTS for row in found[part]["rows"]]
     return Mean(*next(r[name] for r in rows if name in r and (r["reference"], r["news"], r["interval"]) == wanted))
 
 
@@ -33,7 +34,7 @@ def below(value: Mean) -> bool:
 
 def best(found: Found, name: str) -> dict[tuple[str, str], list[int]]:
     """Return the rules that are best, or as good as the best, by kind of markets."""
-    rows = next(part["best"][name] for part in found.values() if name in part["best"])
+    rows = next(found[part]["best"][name] for part in PARTS if name in found[part]["best"])
     return {(row["reference"], row["news"]): row["as_good"] for row in rows}
 
 
