@@ -107,7 +107,9 @@ def test_type_checkers_refuse_settings_of_other_types(tmp_path):
 @pytest.mark.parametrize("make", [lambda **given: TradingVectorEnv(1, **given), TradingEnv, MarketParallelEnv])
 @pytest.mark.parametrize("name", ["prefer_cpu", "own", "seats", "replaces"])
 def test_what_is_no_argument_is_refused_by_name(make, name):
-    with pytest.raises(TypeError, match=f"environment: expected, .* one of horizon.*, got the unknown argument '{name}'"):
+    with pytest.raises(
+        TypeError, match=f"environment: expected, .* one of horizon.*, got the unknown argument '{name}'"
+    ):
         make(**{name: None}, engine="numpy")
 
 
