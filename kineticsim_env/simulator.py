@@ -247,7 +247,7 @@ class Simulator(Ensemble):
     @one_at_a_time
     def branch(self) -> Simulator:
         """Return a second simulator in the same state; what happens to one does not touch the other."""
-        twin = Simulator(
+        clone = Simulator(
             self.config,
             self.num_markets,
             engine=self.engine_name,
@@ -256,12 +256,12 @@ class Simulator(Ensemble):
             validate=self.validate,
         )
         if self._scenarios is not None:
-            twin._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
-            twin.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
+            clone._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
+            clone.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
         self.check_errors()
         self.engine.check_sizes()
-        twin._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)
-        return twin
+        clone._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)
+        return clone
 
     def specialise(self) -> None:
         """Compile this configuration into the CUDA kernel, at the next launch: about a second for a third more speed.

@@ -1,7 +1,7 @@
 """Two markets that can be followed with a pencil, on the plain reference of `tests/reference` or in an engine.
 
-In `silent` the only agent is replaced by slot 0, so that only slots act. In `lone_maker` the only agent is a maker with
-half-spread 1 and one unit: in a book with its best prices at 7 and 9 it buys at 7 at every even event and sells at 9 at
+In `inactive` the only agent is replaced by slot 0, so that only slots act. In `lone_maker` the only agent is a maker
+with half-spread 1 and one unit: in a book with its best prices at 7 and 9 it buys at 7 at every even event and sells at 9 at
 every odd one. Both are on a grid of 16 ticks, opened around 8.
 """
 
@@ -46,7 +46,7 @@ def market_in(engine: str, fields: dict[str, Any], slots: Any = 0, seed: int = 0
     return Reference(fields, slots, seed) if engine == "reference" else OneMarket(engine, fields, slots, seed)
 
 
-def silent(added: int = 0, mechanism: str = "continuous", engine: str = "reference", **fields: Any) -> Any:
+def inactive(added: int = 0, mechanism: str = "continuous", engine: str = "reference", **fields: Any) -> Any:
     """Open a market in which only slots act: slot 0, in place of the only agent, and those added."""
     fields = {**GRID, "noise": 1.0, "momentum": 0.0, "maker": 0.0, "mechanism": mechanism, **fields}
     return market_in(engine, fields, ("noise", *[None] * added))

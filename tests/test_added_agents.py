@@ -314,7 +314,7 @@ def test_memory_counts_every_event(kind, engine):
     times = sim.tensors["agent_memory"][0].tolist()
     assert times == [2, 2, 2] if kind == "each" else 40 < sum(times) < 100 and min(times) > 5
     assert sim.tensors["bid"][0, 10:13].tolist() == [n * (n + 1) // 2 for n in times]
-    if kind != "each":  # all that does not come to the silent agent
+    if kind != "each":  # all that does not come to the inactive agent
         words = [int(word) for word in who_comes(3, 100, 4)]
         assert times == [words.count(agent) for agent in (1, 2, 3)]
 

@@ -195,15 +195,15 @@ def test_a_class_declared_anew_is_another(monkeypatch):
     config = PRESET.replace(agents={old: 3})
     simulator = ks.Simulator(config, 2, engine="cpu", seed=4)
     simulator.run(5)
-    twin, saved = copy.deepcopy(config), simulator.state_dict()
+    clone, saved = copy.deepcopy(config), simulator.state_dict()
     monkeypatch.setattr(agent_classes, "trend_follower", trend_follower)
     new = ks.Simulator(PRESET.replace(agents={trend_follower: 3}), 2, engine="cpu", seed=4)
     new.run(5)
-    assert twin == config
+    assert clone == config
     assert not torch.equal(simulator.tensors["bid"], new.tensors["bid"])
     with pytest.raises(ValueError, match="market.agents.trend_follower.program is "):
         new.load_state_dict(saved)
-    other = ks.Simulator(twin, 2, engine="numpy", seed=4)
+    other = ks.Simulator(clone, 2, engine="numpy", seed=4)
     other.load_state_dict(saved)
     for each in (simulator.branch(), other):
         each.run(6)

@@ -209,7 +209,7 @@ ON_LANES = {
     "whose orders need more than 16 bits": ({at_the_best: 1, trend_follower: 1}, False),
     "with as much memory as lanes may have": ({anywhere: 32}, True),
     "with more": ({anywhere: 33}, False),
-    "silent, as there are none": ({trend_follower: 0}, True),
+    "inactive, as there are none": ({trend_follower: 0}, True),
     "with parameters of each market, too": ({anywhere: ks.mix(16, **EACH_MARKET)}, True),
     "and a few more agents": ({anywhere: ks.mix(17, **EACH_MARKET)}, False),
 }

@@ -258,13 +258,13 @@ def test_scenarios_of_a_table_are_saved_loaded_and_cloned(engine):
     saved = envs.state_dict()
     assert saved["agent_parameters"].shape[0] == 4
     other.load_state_dict(saved)
-    twin, branch = envs.clone(), envs.simulator.branch()
+    clone, branch = envs.clone(), envs.simulator.branch()
     assert_same(branch.tensors, envs.simulator.tensors)
     assert_same([branch.engine.agent_parameters()], [envs.simulator.engine.agent_parameters()])
     expected = play(envs, 11, seed=3)
     assert_same(expected, play(other, 11, seed=3))
-    assert_same(expected, play(twin, 11, seed=3))
-    assert_same(envs.state_dict(), twin.state_dict())
+    assert_same(expected, play(clone, 11, seed=3))
+    assert_same(envs.state_dict(), clone.state_dict())
     new = {LOOKBACK: [3, 4, 5], "insider.patience": (1, 4)}
     for each in (envs, other):
         each.set_scenarios(new)

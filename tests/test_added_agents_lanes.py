@@ -53,9 +53,9 @@ def with_added(environment, seed, kinds):
     rng = np.random.default_rng(seed)
     config = with_all(config.replace(num_agents=min(int(np.max(config.num_agents)), 16)), seed, markets, kinds)
     slots = fitting_slots(config, markets, kwargs["slots"])
-    speaking = [kind.name for kind, made in config.agents.items() if made.count]
-    if speaking and rng.random() < 0.4:
-        slots = (speaking[rng.integers(len(speaking))],)
+    active = [kind.name for kind, made in config.agents.items() if made.count]
+    if active and rng.random() < 0.4:
+        slots = (active[rng.integers(len(active))],)
     if kwargs["randomise"]:  # of a row of parameters that is one for all markets
         alike = {
             kind: ks.mix(made.count, **{name: row(value) for name, value in made.parameters.items()})
@@ -64,7 +64,7 @@ def with_added(environment, seed, kinds):
         config = config.replace(agents=alike)
         if kinds == SMALL_CLASSES:
             kwargs = kwargs | {"randomise": RANDOMISE}
-    if slots[0] is None and speaking and rng.random() < 0.3:
+    if slots[0] is None and active and rng.random() < 0.3:
         config = config.replace(num_agents=0, agents=config.agents)
     return (config, markets, task, roles), kwargs | {"slots": slots}, number, min(steps, 8)
 

@@ -71,8 +71,8 @@ def test_all_calls_of_several_threads(engine):
             assert len(saved["t"].unique()) == 1 and len(saved["episode"].unique()) == 1
             if number % 3 == index % 3:
                 sim.load_state_dict(saved)
-            twin = sim.branch()
-            assert len(twin.run(1, record=("mid2",))["mid2"]) == 32
+            clone = sim.branch()
+            assert len(clone.run(1, record=("mid2",))["mid2"]) == 32
             if number == 4:
                 sim.reset()
 
@@ -208,7 +208,7 @@ def test_a_call_that_is_interrupted_did_not_happen(engine, call, monkeypatch):
     monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1))
     sim = ks.Simulator(num_markets=3, slots=1, engine=engine)
     sim.run(4)
-    before, twin, launches = sim.state_dict(), sim.branch(), []
+    before, clone, launches = sim.state_dict(), sim.branch(), []
     launch = sim.engine.launch
 
     def interrupted(*args, **kwargs):
@@ -227,7 +227,7 @@ def test_a_call_that_is_interrupted_did_not_happen(engine, call, monkeypatch):
     for name, tensor in sim.state_dict().items():
         assert torch.equal(tensor, before[name]), name
     monkeypatch.setattr(sim.engine, "launch", launch)
-    assert torch.equal(sim.run(5, record=("mid2",))["mid2"], twin.run(5, record=("mid2",))["mid2"])
+    assert torch.equal(sim.run(5, record=("mid2",))["mid2"], clone.run(5, record=("mid2",))["mid2"])
 
 
 def test_signals_wait_until_the_block_has_ended():

@@ -58,11 +58,11 @@ def check_clone(environment, engine):
     core.reset(seed)
     play(core, seed, steps // 2)
     before = tensors_of(core)
-    twin = core.clone()
-    assert_equal(tensors_of(twin), before, "of the clone")
+    clone = core.clone()
+    assert_equal(tensors_of(clone), before, "of the clone")
     one = play(core, seed + 1, steps)
-    assert_equal(tensors_of(twin), before, "of the clone, while the original played")
-    end, other = tensors_of(core), play(twin, seed + 1, steps)
+    assert_equal(tensors_of(clone), before, "of the clone, while the original played")
+    end, other = tensors_of(core), play(clone, seed + 1, steps)
     for step, (mine, its) in enumerate(zip(one, other, strict=True)):
         assert_equal(mine, its, f"after {step}")
     assert_equal(tensors_of(core), end, "of the original, while the clone played")
@@ -98,8 +98,8 @@ def test_of_few_markets_and_of_many(engine, num_envs):
     envs.reset(seed=1)
     envs.step(torch.zeros(num_envs, 4, device=envs.device))
     check = play(envs.core, 3, 7)
-    twin = envs.clone()
-    for mine, its in zip(play(envs.core, 4, 9), play(twin.core, 4, 9), strict=True):
+    clone = envs.clone()
+    for mine, its in zip(play(envs.core, 4, 9), play(clone.core, 4, 9), strict=True):
         assert_equal(mine, its)
     assert check
 
@@ -134,13 +134,13 @@ def test_results_of_a_vector_environment(engine, mode, form):
     envs = make(engine, autoreset_mode=mode, final_info=True, **form)
     envs.reset(seed=2)
     steps_of(envs, 1)
-    twin = envs.clone()
-    assert type(twin) is type(envs) and twin.spec == envs.spec
+    clone = envs.clone()
+    assert type(clone) is type(envs) and clone.spec == envs.spec
     if form.get("output") != "numpy":
-        assert torch.equal(twin.observation, envs.observation) and torch.equal(twin.fills, envs.fills)
+        assert torch.equal(clone.observation, envs.observation) and torch.equal(clone.fills, envs.fills)
     first = flat(steps_of(envs, 3))
-    assert flat(steps_of(twin, 3)) == first
-    assert flat(envs.reset(seed=9)) == flat(twin.reset(seed=9))
+    assert flat(steps_of(clone, 3)) == first
+    assert flat(envs.reset(seed=9)) == flat(clone.reset(seed=9))
 
 
 def reward(before, after):
@@ -163,39 +163,39 @@ def test_functions_of_users(engine, mode):
     envs.reset(seed=2)
     steps_of(envs, 1, 1)
     before = tensors_of(envs.core)
-    twin = envs.clone()
+    clone = envs.clone()
     assert_equal(tensors_of(envs.core), before)
-    assert_equal(tensors_of(twin.core), before)
+    assert_equal(tensors_of(clone.core), before)
     for t in range(6):
         if mode == "DISABLED" and bool(envs.core.tensors["done"].any()):
-            for one in (envs, twin):
+            for one in (envs, clone):
                 one.reset(options={"reset_mask": one.core.tensors["done"].clone()})
-        assert flat(steps_of(envs, t, 1)) == flat(steps_of(twin, t, 1))
+        assert flat(steps_of(envs, t, 1)) == flat(steps_of(clone, t, 1))
 
 
 def test_draws_go_on_alike_and_apart():
     envs = make()
     envs.action_space.seed(4)
-    twin = envs.clone()  # before any reset
+    clone = envs.clone()  # before any reset
     with pytest.raises(gym.error.ResetNeeded):
-        twin.step(torch.zeros(4, 4))
+        clone.step(torch.zeros(4, 4))
     envs.np_random, third = np.random.default_rng(3), envs.clone()
-    twin.np_random = np.random.default_rng(3)
+    clone.np_random = np.random.default_rng(3)
     sample = envs.action_space.sample()
-    np.testing.assert_array_equal(sample, twin.action_space.sample())
-    assert not np.array_equal(sample, twin.action_space.sample())
-    assert flat(envs.reset()) == flat(twin.reset()) != flat(third.reset())  # the first seed is a draw of np_random
+    np.testing.assert_array_equal(sample, clone.action_space.sample())
+    assert not np.array_equal(sample, clone.action_space.sample())
+    assert flat(envs.reset()) == flat(clone.reset()) != flat(third.reset())  # the first seed is a draw of np_random
 
 
 def test_settings_of_one_leave_the_other():
     envs = make(randomise={"fee": (0, 9)}, num_scenarios=3, reward="inventory")
     envs.reset(seed=2)
-    twin, third = envs.clone(), envs.clone()
-    twin.set_scenarios({"fee": (100, 200)})
-    twin.set_task(reward="pnl", inventory_penalty=0.5)
+    clone, third = envs.clone(), envs.clone()
+    clone.set_scenarios({"fee": (100, 200)})
+    clone.set_task(reward="pnl", inventory_penalty=0.5)
     assert envs.core.task.reward == "inventory" and max(envs.core.live_task.scenarios.fee) <= 9
-    assert flat(steps_of(envs, 3)) == flat(steps_of(third, 3)) != flat(steps_of(twin, 3))
-    assert int(twin.simulator.parameter("fee").min()) >= 100
+    assert flat(steps_of(envs, 3)) == flat(steps_of(third, 3)) != flat(steps_of(clone, 3))
+    assert int(clone.simulator.parameter("fee").min()) >= 100
 
 
 @every_engine
@@ -203,12 +203,12 @@ def test_parameters_that_were_set_are_cloned(engine):
     envs = make(engine)
     envs.reset(seed=2)
     envs.simulator.set_parameters(mask=[True, False, True, False], fee=1000)
-    twin = envs.clone()
-    assert twin.simulator.config == envs.simulator.config
-    twin.simulator.set_parameters(fee=0)
+    clone = envs.clone()
+    assert clone.simulator.config == envs.simulator.config
+    clone.simulator.set_parameters(fee=0)
     assert envs.simulator.parameter("fee").tolist() == [1000, 0, 1000, 0]
-    twin.simulator.set_parameters(mask=[True, False, True, False], fee=1000)
-    assert flat(steps_of(envs, 3)) == flat(steps_of(twin, 3))
+    clone.simulator.set_parameters(mask=[True, False, True, False], fee=1000)
+    assert flat(steps_of(envs, 3)) == flat(steps_of(clone, 3))
     envs.clone().close()
     envs.step(torch.zeros(4, 4, device=envs.device))
 
@@ -228,9 +228,9 @@ def test_refusals():
 def test_a_clone_draws_no_pictures():
     envs = make(render_mode="ansi", output="numpy")
     envs.reset(seed=1)
-    twin = envs.clone()
-    twin.step(np.zeros((4, 4), np.float32))
-    assert twin.render_mode is None and envs.render_mode == "ansi" and envs.render()[0]
+    clone = envs.clone()
+    clone.step(np.zeros((4, 4), np.float32))
+    assert clone.render_mode is None and envs.render_mode == "ansi" and envs.render()[0]
 
 
 # Wrappers -------------------------------------------------------------------------------------------------------------
@@ -241,17 +241,17 @@ def test_wrappers_are_cloned_with_their_statistics(mode):
     envs = NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(make(autoreset_mode=mode))))
     envs.reset(seed=2)
     steps_of(envs, 1)
-    twin = envs.clone()
-    assert envs.env.statistics is not twin.env.statistics and envs.unwrapped is not twin.unwrapped
+    clone = envs.clone()
+    assert envs.env.statistics is not clone.env.statistics and envs.unwrapped is not clone.unwrapped
     first = flat(steps_of(envs, 3))
-    assert flat(steps_of(twin, 3)) == first
-    assert envs.env.env.summary() == twin.env.env.summary()
-    for one, other in ((envs, twin), (envs.env, twin.env)):
+    assert flat(steps_of(clone, 3)) == first
+    assert envs.env.env.summary() == clone.env.env.summary()
+    for one, other in ((envs, clone), (envs.env, clone.env)):
         assert flat(one.state_dict()) == flat(other.state_dict())
     before = flat(envs.env.state_dict())
-    steps_of(twin, 4)
-    assert flat(envs.env.state_dict()) == before != flat(twin.env.state_dict())
-    assert twin.env.env.summary()["episodes"] != envs.env.env.summary()["episodes"] == 0
+    steps_of(clone, 4)
+    assert flat(envs.env.state_dict()) == before != flat(clone.env.state_dict())
+    assert clone.env.env.summary()["episodes"] != envs.env.env.summary()["episodes"] == 0
 
 
 def test_a_wrapper_that_cannot_be_cloned_is_named():
@@ -285,18 +285,18 @@ def test_many_learners(engine, copied):
 
     envs.reset(seed=2)
     steps(envs, 1)
-    twin = envs.clone()
-    assert torch.equal(twin.state(), envs.state()) and torch.equal(twin._active, envs._active)
+    clone = envs.clone()
+    assert torch.equal(clone.state(), envs.state()) and torch.equal(clone._active, envs._active)
     first = steps(envs, 2)
-    assert steps(twin, 2) == first
+    assert steps(clone, 2) == first
 
 
 def test_single_markets():
     env = gym.make("KineticSim/Trading-v0", engine="numpy", **SMALL)
     env.reset(seed=3)
-    twin = env.unwrapped.clone()
+    clone = env.unwrapped.clone()
     for action in np.random.default_rng(0).uniform(-1, 1, (4, 2)).astype(np.float32):
-        assert flat(env.step(action)) == flat(twin.step(action))
+        assert flat(env.step(action)) == flat(clone.step(action))
     game = ks.parallel_env({"maker": 1, "noise": 1}, engine="numpy", **SMALL)
     game.reset(seed=3)
     other = game.clone()

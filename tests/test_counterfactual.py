@@ -32,14 +32,14 @@ CONFIGS = {
 TINY = MarketConfig(noise=0, momentum=0, maker=1, num_agents=2, max_order_qty=1, tie="mid")
 
 
-def schedule(decisions, markets, slots=1, seed=0, silent=0):
-    """Random quotes around the opening price; none in the first `silent` decisions."""
+def schedule(decisions, markets, slots=1, seed=0, inactive=0):
+    """Random quotes around the opening price; none in the first `inactive` decisions."""
     generator = np.random.default_rng(seed)
     quotes = np.zeros((decisions, markets, slots, 4), dtype=np.int32)
     quotes[..., 0] = 64 - generator.integers(-20, 10, quotes.shape[:3])
     quotes[..., 2] = 64 + generator.integers(-20, 10, quotes.shape[:3])
     quotes[..., 1::2] = generator.integers(0, 30, (*quotes.shape[:3], 2))
-    quotes[:silent, ..., 1::2] = 0
+    quotes[:inactive, ..., 1::2] = 0
     return torch.from_numpy(quotes)
 
 
@@ -55,7 +55,7 @@ def assert_same_arms(one, two):
 @pytest.mark.parametrize("auctions", [1, 3])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_arms_are_equal_until_the_first_order(name, auctions, engine):
-    orders = schedule(8, 5, slots=2, silent=4)
+    orders = schedule(8, 5, slots=2, inactive=4)
     found = counterfactual(CONFIGS[name], orders, 5, auctions, 3, after=5, warmup=9, slots=2, engine=engine)
     for series, difference in found.difference.items():
         assert difference.shape == (5, 8 * auctions + 5) and difference.dtype == torch.int64
@@ -70,7 +70,7 @@ def test_the_arms_are_equal_until_the_first_order(name, auctions, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_orders_of_no_quantity_change_nothing_ever(name, engine):
-    orders = schedule(30, 5, silent=30)
+    orders = schedule(30, 5, inactive=30)
     found = counterfactual(CONFIGS[name], orders, 5, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     assert found.first_difference().tolist() == [40] * 5

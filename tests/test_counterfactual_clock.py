@@ -36,7 +36,7 @@ def on(engine, orders):
 @pytest.mark.parametrize("auctions", [1, 3])
 @pytest.mark.parametrize("rules", RULES)
 def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engine):
-    orders, config = on(engine, schedule(8, 40, slots=2, silent=4)), TRADING.replace(**RULES[rules])
+    orders, config = on(engine, schedule(8, 40, slots=2, inactive=4)), TRADING.replace(**RULES[rules])
     found = counterfactual(config, orders, 40, auctions, 3, after=5, warmup=9, slots=2, engine=engine)
     first, sent = found.first_difference(), 4 * auctions
     arrived = sent + EARLIEST.get(rules, 0) * (auctions > 1)
@@ -48,7 +48,7 @@ def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engin
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rules", RULES)
 def test_orders_of_no_quantity_change_nothing_ever(rules, engine):
-    orders = on(engine, schedule(10, 20, silent=10))
+    orders = on(engine, schedule(10, 20, inactive=10))
     found = counterfactual(TRADING.replace(**RULES[rules]), orders, 20, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     for arm in (found.with_agent, found.without_agent):
@@ -71,14 +71,14 @@ def test_the_same_orders_come_with_and_without_a_slot(rules, engine):
     """So the built-in side's books differ by the slots' inventory, unit by unit, whatever traded at which price."""
     sim = Simulator(CLEAN.replace(**RULES[rules]), 50, engine=engine, seed=4, slots=2)
     sim.run(7)
-    twin, traded = sim.branch(), 0
+    clone, traded = sim.branch(), 0
     for quotes in schedule(10, 50, slots=2, seed=8):
         traded += int(sim.step(quotes.to(sim.device), 2).sum())
-        twin.run(2)
-        apart = (sim.bid.sum(1) - sim.ask.sum(1)) - (twin.bid.sum(1) - twin.ask.sum(1))
+        clone.run(2)
+        apart = (sim.bid.sum(1) - sim.ask.sum(1)) - (clone.bid.sum(1) - clone.ask.sum(1))
         assert torch.equal(apart, sim.inventory.sum(1))
     assert traded > 50 * 10 and bool(apart.any())
-    assert not torch.equal(sim.volume, twin.volume)
+    assert not torch.equal(sim.volume, clone.volume)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -104,14 +104,14 @@ def test_quotes_that_are_sent_again_are_no_new_ones(rules, engine):
     sim = Simulator(TRADING.replace(**RULES[rules]), 100, engine=engine, seed=4, slots=2)
     for quotes in schedule(6, 100, slots=2, seed=1):
         sim.step(quotes.to(sim.device), 2)
-        twin = sim.branch()
+        clone = sim.branch()
         for _ in range(3):
-            assert torch.equal(sim.step(), twin.step(twin.quotes.clone()))
-            for quoted in (sim.quotes, twin.quotes):
+            assert torch.equal(sim.step(), clone.step(clone.quotes.clone()))
+            for quoted in (sim.quotes, clone.quotes):
                 quoted[..., 0::2] *= quoted[..., 1::2] > 0  # a price without a quantity is nobody's
-            sim.engine.state_changed(), twin.engine.state_changed()
+            sim.engine.state_changed(), clone.engine.state_changed()
             for name, tensor in sim.tensors.items():
-                assert torch.equal(tensor, twin.tensors[name]), name
+                assert torch.equal(tensor, clone.tensors[name]), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -149,8 +149,8 @@ def test_naive_equals_the_oracle_for_long(shape):
 @pytest.mark.parametrize("levels", [5, 8])
 def test_the_papers_worked_case(backend, levels):
     backend, padding = backend(), [0] * (levels - 5)
-    silent = dict.fromkeys(cuda_backends._PARAMETERS, 0) | {"init_price": 2, "init_depth": 1}
-    backend.prepare_parameters(2, levels, 0, 0, silent)
+    inactive = dict.fromkeys(cuda_backends._PARAMETERS, 0) | {"init_price": 2, "init_depth": 1}
+    backend.prepare_parameters(2, levels, 0, 0, inactive)
     books = [np.array([side + padding] * 2) for side in ([10, 5, 8, 0, 2], [0, 4, 7, 6, 3])]
     backend.load_book(*books)
     backend.run(1)

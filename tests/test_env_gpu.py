@@ -281,8 +281,8 @@ def test_another_table_of_scenarios(num_envs, rows, warm_starts):
         for envs in (one, two):
             envs.set_scenarios(table)  # in the midst of an episode, which goes on as it was
         assert_same_steps(one, two, 8)
-    twin, other = one.simulator.branch(), two.simulator.branch()
-    first, second = (simulator.run(30, record=("last_price", "volume")) for simulator in (twin, other))
+    clone, other = one.simulator.branch(), two.simulator.branch()
+    first, second = (simulator.run(30, record=("last_price", "volume")) for simulator in (clone, other))
     for name in first:
         assert torch.equal(first[name].cpu(), second[name]), name
 
@@ -330,30 +330,30 @@ def test_a_captured_step_draws_by_the_weights_there_are_now(kind, kwargs):
     """Even the first weights come after the capture; and a reset that asks for scenarios leaves the graph as it is."""
     more = {"randomise": {"fee": (0, 999)}, "num_scenarios": 6, "output": "torch", "stagger": False, **kwargs}
     captured = kind(64, engine="cuda", copy=False, **{**SMALL, **more})
-    eager, host_twin = kind(64, engine="cuda", **{**SMALL, **more}), kind(64, engine="cpu", **{**SMALL, **more})
-    for envs in (captured, eager, host_twin):
+    eager, host_clone = kind(64, engine="cuda", **{**SMALL, **more}), kind(64, engine="cpu", **{**SMALL, **more})
+    for envs in (captured, eager, host_clone):
         envs.reset(seed=5)
     size = captured.single_action_space.shape[0]
     actions = torch.zeros(64, size, device="cuda")
     eager.step(actions)
-    host_twin.step(actions.cpu())
+    host_clone.step(actions.cpu())
     graph, result = capture_step(captured, actions)
     weights = {4: [0, 1, 0, 3, 0, 0], 12: torch.arange(6.0, device="cuda"), 20: None}
     for t, action in enumerate(random_actions(28, 64)[..., :size]):
         if t in weights:
-            for envs in (captured, eager, host_twin):
+            for envs in (captured, eager, host_clone):
                 envs.set_scenario_weights(weights[t])
         if t == 16:
-            for envs in (captured, eager, host_twin):
+            for envs in (captured, eager, host_clone):
                 envs.reset(options={"scenario": 5})
             assert captured.scenario.tolist() == [5] * 64
         actions.copy_(torch.from_numpy(action))
         graph.replay()
         for mine, theirs in zip(host(result), host(eager.step(actions)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
-        host_twin.step(torch.from_numpy(action))
+        host_clone.step(torch.from_numpy(action))
         assert torch.equal(captured.scenario, eager.scenario)
-        assert torch.equal(captured.scenario.cpu(), host_twin.scenario)
+        assert torch.equal(captured.scenario.cpu(), host_clone.scenario)
         if t == 11:
             assert set(captured.scenario.tolist()) == {1, 3}
 

@@ -34,7 +34,7 @@ SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
 def test_constructors_have_its_defaults(kind):
     parameters = inspect.signature(kind).parameters
     shared = DEFAULTS.keys() & parameters
-    fixed = {"prefer_cpu", "own", "seats"}  # made of reward, features and terminate, and of opponents
+    fixed = {"prefer_cpu", "own", "opponent_slots"}  # made of reward, features and terminate, and of opponents
     fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "copy", "validate"}
     assert shared == DEFAULTS.keys() - fixed
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
@@ -105,7 +105,7 @@ def test_type_checkers_refuse_settings_of_other_types(tmp_path):
 
 
 @pytest.mark.parametrize("make", [lambda **given: TradingVectorEnv(1, **given), TradingEnv, MarketParallelEnv])
-@pytest.mark.parametrize("name", ["prefer_cpu", "own", "seats", "replaces"])
+@pytest.mark.parametrize("name", ["prefer_cpu", "own", "opponent_slots", "replaces"])
 def test_what_is_no_argument_is_refused_by_name(make, name):
     with pytest.raises(
         TypeError, match=f"environment: expected, .* one of horizon.*, got the unknown argument '{name}'"

@@ -68,20 +68,20 @@ def test_the_last_step_is_that_of_a_simulator_by_hand(engine, roles, auctions):
             core.step(actions=torch.from_numpy(actions))
         assert not core.tensors["ended"].any()
         side = core.tensors["observation"][0, executors, 33].long()
-        twin, hold = core.simulator.branch(), torch.zeros(1, len(roles), 4)
+        clone, hold = core.simulator.branch(), torch.zeros(1, len(roles), 4)
         hold[..., 1:] = -1.0
         if roles[0] == "maker":
             hold[0, 0] = 0.0
-        before, arrival = twin.cash.clone(), int(core.tensors["arrival2"])
+        before, arrival = clone.cash.clone(), int(core.tensors["arrival2"])
         core.step(actions=hold)
 
-        mid2 = int(twin.mid2)
+        mid2 = int(clone.mid2)
         quotes = torch.zeros(1, len(roles), 4, dtype=torch.int32)
         if roles[0] == "maker":  # 0 is the middle of each range: 5 ticks, 4 units
             quotes[0, 0] = torch.tensor([(mid2 >> 1) - 5, 4, ((mid2 + 1) >> 1) + 5, 4])
-        fills, forced = twin.step(quotes, auctions=auctions), 0
+        fills, forced = clone.step(quotes, auctions=auctions), 0
         while forced < 2 * 10 + 16:
-            left = 30 - side * twin.inventory[0, executors]
+            left = 30 - side * clone.inventory[0, executors]
             if not bool((left > 0).any()):
                 break
             quotes = torch.zeros_like(quotes)
@@ -90,15 +90,15 @@ def test_the_last_step_is_that_of_a_simulator_by_hand(engine, roles, auctions):
                 if quantity:
                     quotes[0, slot, 0 if towards > 0 else 2] = towards * MAX_PRICE
                     quotes[0, slot, 1 if towards > 0 else 3] = quantity
-            fills += twin.step(quotes)
+            fills += clone.step(quotes)
             forced += 1
         assert forced >= 7
         forced_ever += forced
-        for name, tensor in twin.tensors.items():
+        for name, tensor in clone.tensors.items():
             assert torch.equal(core.simulator.tensors[name], tensor), name
         assert torch.equal(core.fills, fills)
         assert int(core.simulator.t) == 12 * auctions + forced
-        money = (twin.cash - before)[0, executors]
+        money = (clone.cash - before)[0, executors]
         bought = fills[0, executors, 0] - fills[0, executors, 1]
         wanted = (money.double() + bought.double() * arrival / 2) / 30 / 10
         np.testing.assert_allclose(core.tensors["reward"][0, executors].double(), wanted, rtol=1e-6, atol=1e-7)

@@ -95,11 +95,11 @@ def test_a_wrong_result_is_seen(monkeypatch):
     pairs.forget()
     monkeypatch.undo()
 
-    def silent(self, saved, strict=True):
+    def inactive(self, saved, strict=True):
         self.tensors["volume"] += 1
         raise ValueError("no")
 
-    monkeypatch.setattr(Simulator, "load_state_dict", silent)
+    monkeypatch.setattr(Simulator, "load_state_dict", inactive)
     found = [kinds.play("loads", seed, ENGINES[:1]) for seed in range(40)]
     assert any("was refused: volume differs" in str(failure) for failure in found)
     pairs.forget()

@@ -152,10 +152,10 @@ def test_own_features_clones_and_states():
     np.testing.assert_array_equal(seen[:, 37], squash(2 * seen[:, 38], 16))
     envs, plain = make_vec(), make_vec(see_fundamental=False)
     envs.reset(seed=0), plain.reset(seed=0)
-    twin = envs.clone()
+    clone = envs.clone()
     saved = envs.state_dict()
     after = envs.step(torch.zeros(6, 4))[0]
-    assert torch.equal(twin.step(torch.zeros(6, 4))[0], after)
+    assert torch.equal(clone.step(torch.zeros(6, 4))[0], after)
     envs.load_state_dict(saved)
     assert torch.equal(envs.step(torch.zeros(6, 4))[0], after)
     for state, to in ((saved, plain), (plain.state_dict(), envs)):

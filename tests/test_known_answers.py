@@ -5,7 +5,7 @@ can be seen on the reference alone is in `test_reference_model.py`; both look at
 """
 
 import pytest
-from pencil_markets import GRID, NEVER, NONE, ask, bid, lone_maker, market_in, silent
+from pencil_markets import GRID, NEVER, NONE, ask, bid, inactive, lone_maker, market_in
 from reference.words import PLACE, episode_key, word
 from strategies import ENGINES
 
@@ -51,7 +51,7 @@ def test_a_quote_keeps_its_place_or_loses_it(engine):
 def test_earlier_quotes_go_first_at_the_same_place(engine):
     """The order of slots begins with slot t mod K."""
     for t, filled in ((0, [2, 1, 0]), (1, [0, 2, 1]), (2, [1, 0, 2])):
-        market = silent(3, engine=engine, init_depth=0, interval=1, beat=NEVER)
+        market = inactive(3, engine=engine, init_depth=0, interval=1, beat=NEVER)
         market.decision(None, 4 + t)  # K = 4: slot t comes first
         market.interval([bid(7, 2), bid(7, 2), bid(7, 2), NONE])
         seen = market.decision([bid(7, 2), bid(7, 2), bid(7, 2), NONE], 3 - t)[-1]
@@ -63,7 +63,7 @@ def test_earlier_quotes_go_first_at_the_same_place(engine):
 @ENGINE
 def test_a_sweep_through_three_ticks(engine):
     levers = dict(fee=100, taker_fee=-30, tax=1)
-    market = silent(2, engine=engine, interval=1, beat=NEVER, **levers)
+    market = inactive(2, engine=engine, interval=1, beat=NEVER, **levers)
     seen = market.interval([ask(10, 5), ask(11, 4), bid(11, 15)])
     assert seen["fills"] == [[0, 5], [0, 2], [15, 0]]  # 8 built-in at 9, 5 at 10, 2 at 11
     assert seen["cash"] == [50, 22, -(72 + 50 + 22)]
@@ -102,7 +102,7 @@ def test_latency(latency, n, ahead, engine):
     ],
 )
 def test_cancellation_is_per_beat(mechanism, interval, beat, depths, engine):
-    market = silent(0, mechanism, engine, init_depth=64, cancel_prob=0.5, interval=interval, beat=beat)
+    market = inactive(0, mechanism, engine, init_depth=64, cancel_prob=0.5, interval=interval, beat=beat)
     assert [market.interval()["bid"][7] for _ in depths] == depths
 
 
@@ -110,14 +110,14 @@ def test_cancellation_is_per_beat(mechanism, interval, beat, depths, engine):
 @pytest.mark.parametrize(("beat", "rets"), [(2, [0, 1, 0]), (4, [0, 1, 0]), (8, [0, 0, 1, 1, 0])])
 def test_returns_of_a_call_are_between_intervals(beat, rets, engine):
     """A bid inside the spread moves the mid as interval 0 ends; beats within interval 1 do not undo the return."""
-    market = silent(0, "call", engine, interval=4, beat=beat)
+    market = inactive(0, "call", engine, interval=4, beat=beat)
     seen = [market.interval([bid(8, 1)])] + [market.interval() for _ in rets[1:]]
     assert [one["ret"] for one in seen] == rets
 
 
 @ENGINE
 def test_a_tie_goes_to_the_mid_before_the_fresh_quotes(engine):
-    market = silent(2, "call", engine, interval=1, beat=NEVER, tie="mid", init_depth=0)
+    market = inactive(2, "call", engine, interval=1, beat=NEVER, tie="mid", init_depth=0)
     market.interval([NONE, bid(5, 1), ask(8, 1)])
     seen = market.interval([NONE, bid(12, 1), ask(5, 1)])  # at any price from 5 to 12; the mid was 6.5
     assert seen["volume"] == 1 and seen["last_price"] == 7
@@ -125,7 +125,7 @@ def test_a_tie_goes_to_the_mid_before_the_fresh_quotes(engine):
 
 @ENGINE
 def test_the_far_end_takes_quotes_along(engine):
-    market = silent(1, engine=engine, interval=1, beat=2, window=2, init_depth=0)
+    market = inactive(1, engine=engine, interval=1, beat=2, window=2, init_depth=0)
     seen = market.interval([bid(3, 1), [-50, 4, -40, 1]])  # the ask becomes 0 for good, and meets the bid at 3
     assert seen["last_price"] == 3 and seen["quotes"][1] == [-50, 4, 0, 0]
     seen = market.interval([bid(40, 2), [-4, 4, 99, 1]])

@@ -55,10 +55,10 @@ def test_what_is_made_in_inference_mode_lives_outside_of_it():
     with torch.inference_mode():
         envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu", output="torch", horizon=2)
         sim = ks.Simulator(ks.MarketConfig(**SILENT), 2, engine="cpu", slots=1)
-        twin = sim.branch()
+        clone = sim.branch()
     envs.reset(seed=0)
     envs.step(torch.zeros(2, 4))
-    for one in (sim, twin):
+    for one in (sim, clone):
         one.run(2)
         one.reset(seed=5)
 

@@ -536,13 +536,13 @@ def test_a_warm_up_is_not_cut_as_finely_as_a_short_run(monkeypatch):
 def test_the_mean_shape_of_books():
     """Looked at every 100 intervals, beside a loop over levels."""
     simulator = ks.Simulator(SHORT, 3, engine="cpu", seed=1)
-    twin = simulator.branch()
+    clone = simulator.branch()
     found = ks.measure(simulator, 250, ["book_shape(distance=[0, 1, 4])"])["book_shape(distance=[0, 1, 4])"].value
     units, sides = np.zeros((3, 3)), np.zeros(3)
     for _ in range(2):
-        twin.run(100)
+        clone.run(100)
         for market in range(3):
-            bid, ask = twin.bid[market].numpy(), twin.ask[market].numpy()
+            bid, ask = clone.bid[market].numpy(), clone.ask[market].numpy()
             for side in (bid[::-1], ask):  # both from the best price outwards
                 if side.any():
                     best = int(np.flatnonzero(side)[0])

@@ -649,15 +649,15 @@ def test_the_number_of_an_engine_that_is_gone_is_refused(engine):
 @on_each
 def test_a_step_on_other_tensors_leaves_the_engines_own(engine):
     """Pointers come from the tensors that are passed."""
-    envs, twin = make(engine), make(engine)
+    envs, clone = make(engine), make(engine)
     state, tables, actions, number = step_arguments(envs)
     before = [tensor.clone() for tensor in state]
     other = [tensor.clone() for tensor in state]
     torch.ops.kineticsim.step(other, tables, actions, number)
     for tensor, was in zip(state, before, strict=True):
         assert torch.equal(tensor, was)
-    twin.step(actions)
-    for (name, tensor), found in zip(twin.core.launcher.named.items(), other, strict=True):
+    clone.step(actions)
+    for (name, tensor), found in zip(clone.core.launcher.named.items(), other, strict=True):
         assert torch.equal(found, tensor), name
 
 
@@ -673,9 +673,9 @@ def test_gradients_do_not_go_through_a_step():
 
 
 def test_a_cpu_plays_no_step_at_once():
-    envs, twin = make("cpu"), make("cpu")
+    envs, clone = make("cpu"), make("cpu")
     assert envs.core.eager.step(torch.zeros(M, 4)) is False
-    assert_alike(envs, twin)
+    assert_alike(envs, clone)
     for given in (None, "no", np.zeros((M, 4), np.float32), torch.zeros(M, 3), torch.zeros(M, 4).double()):
         assert envs.core.eager.step(given) is False
     batched = ks.BatchedParallelEnv(2, engine="cpu", bank_size=0)
@@ -684,11 +684,11 @@ def test_a_cpu_plays_no_step_at_once():
 
 @pytest.mark.gpu
 def test_a_step_at_once_is_taken_where_nothing_stands_in_the_way():
-    envs, twin = make("cuda"), make("cpu")
+    envs, clone = make("cuda"), make("cpu")
     actions = torch.full((M, 4), 0.25, device="cuda")
-    envs.step(actions), twin.step(actions.cpu())
+    envs.step(actions), clone.step(actions.cpu())
     assert envs.core.eager.step(actions) is True
-    twin.step(actions.cpu())
+    clone.step(actions.cpu())
     wide, shifted = torch.zeros(M, 8, device="cuda"), torch.zeros(4 * M + 1, device="cuda")[1:].view(M, 4)
     for given in (wide[:, :4], wide[:, ::2], shifted, actions.double(), actions.cpu(), actions[:3], [0.0]):
         assert envs.core.eager.step(given) is False
@@ -700,8 +700,8 @@ def test_a_step_at_once_is_taken_where_nothing_stands_in_the_way():
         assert envs.core.eager.step(actions) is True
     torch.cuda.synchronize()
     for _ in range(2):
-        twin.step(actions.cpu())
-    for (name, tensor), theirs in zip(everything(envs).items(), everything(twin).values(), strict=True):
+        clone.step(actions.cpu())
+    for (name, tensor), theirs in zip(everything(envs).items(), everything(clone).values(), strict=True):
         assert torch.equal(tensor.cpu(), theirs), name
 
 

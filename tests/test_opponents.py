@@ -462,10 +462,10 @@ def test_what_a_policy_does_to_its_observation_stays_with_it():
 def test_running_episodes_keep_their_opponents_as_a_list_grows():
     envs = make(num_envs=64, opponents={"maker": [TIGHT]}, autoreset_mode="NEXT_STEP")
     envs.reset(seed=1)
-    twin = envs.clone()
+    clone = envs.clone()
     envs.set_opponents({"maker": [TIGHT, WIDE]})
     for _ in range(6):
-        mine, theirs = step(envs), step(twin)
+        mine, theirs = step(envs), step(clone)
         for one, two in zip(mine[:4], theirs[:4], strict=True):
             assert torch.equal(one, two)
     assert not envs.opponent.any()
@@ -523,15 +523,15 @@ def test_clones_and_states_go_on(mode, markets):
         actions = torch.from_numpy(draw((markets, 4)))
         for action in actions[:9]:
             step(envs, action)
-        saved, twin = envs.state_dict(), envs.clone()
+        saved, clone = envs.state_dict(), envs.clone()
         expected = [[part.clone() for part in step(envs, action)[:4]] for action in actions[9:]]
         for way in copies:
             if way == "state":
-                twin = make(autoreset_mode=mode, num_envs=markets, opponents=opponents, features=[own_feature])
-                twin.load_state_dict(saved)
-                assert torch.equal(twin.opponent, saved["opponent"])
+                clone = make(autoreset_mode=mode, num_envs=markets, opponents=opponents, features=[own_feature])
+                clone.load_state_dict(saved)
+                assert torch.equal(clone.opponent, saved["opponent"])
             for action, results in zip(actions[9:], expected, strict=True):
-                for one, two in zip(step(twin, action)[:4], results, strict=True):
+                for one, two in zip(step(clone, action)[:4], results, strict=True):
                     assert torch.equal(one, two)
 
 
@@ -554,10 +554,10 @@ def test_states_are_of_opponents_that_there_are():
 def test_a_clone_has_opponents_of_its_own():
     envs = make(opponents=lists())
     envs.reset(seed=2)
-    twin = envs.clone()
+    clone = envs.clone()
     before = envs.state_dict()
     for _ in range(9):
-        step(twin)
+        step(clone)
     assert all(torch.equal(before[name], now) for name, now in envs.state_dict().items())
 
 

@@ -231,9 +231,9 @@ def test_a_block_is_paid_for_in_full(keys):
 def test_a_trader_is_liquidated():
     game = Game("trading", seed=5, horizon=30)
     press(game, "b up up up up up up n n n x")
-    twin = game._envs.simulator.branch()
-    assert int(twin.inventory) > 0
-    money = float(liquidate(twin)) - float(twin.fees) / 1000
+    clone = game._envs.simulator.branch()
+    assert int(clone.inventory) > 0
+    money = float(liquidate(clone)) - float(clone.fees) / 1000
     assert liquidated(game.result()) == {
         "you": pytest.approx(money, abs=0.006),
         "momentum": ANY,

@@ -4,7 +4,7 @@ Those that engines can show as well are in `test_known_answers.py`.
 """
 
 import pytest
-from pencil_markets import GRID, NEVER, NONE, ask, bid, lone_maker, silent
+from pencil_markets import GRID, NEVER, NONE, ask, bid, inactive, lone_maker
 from reference import Reference
 from reference.orders import BUY, SELL, Grid, Order, View, built_in_order
 from reference.queues import Queues
@@ -69,14 +69,14 @@ def test_the_coin_is_one_per_beat(arrivals, interval, beat):
 @pytest.mark.parametrize(("tick_size", "t", "price"), [(1, 0, 9), (1, 1, 10), (4, 0, 8), (4, 1, 8), (3, 1, 9)])
 def test_a_tie_goes_to_the_mid_on_the_tick(tick_size, t, price):
     """A bid of 1 at 12 and an ask of 1 at 7 trade at any price between; the mid is 9.5."""
-    market = silent(0, "call", interval=1, beat=NEVER, tie="mid", init_depth=0, tick_size=tick_size)
+    market = inactive(0, "call", interval=1, beat=NEVER, tie="mid", init_depth=0, tick_size=tick_size)
     market.decision(None, t)
     market.book.resting[BUY][12] = market.book.resting[SELL][7] = 1
     assert market.interval()["last_price"] == price
 
 
 def test_agents_see_learned_quotes_where_the_book_is_built_in():
-    market = silent(2, interval=1, beat=NEVER)
+    market = inactive(2, interval=1, beat=NEVER)
     assert market.interval([bid(7, 1), ask(11, 4), bid(11, 10)])["mid2"] == 22  # twice the last price
     assert market.mid2() == 7 + 11
     market.interval([NONE, [6, 1, 99, 1], NONE])  # 99 is off the grid
@@ -145,7 +145,7 @@ def test_prices_of_built_in_agents(kind, word_bits, levers, price):
 
 
 def test_levers_on_quotes():
-    market = silent(0, interval=1, beat=1, tick_size=4, collar=5, init_depth=0)
+    market = inactive(0, interval=1, beat=1, tick_size=4, collar=5, init_depth=0)
     seen = market.interval([[7, 2, 9, 2]])
     assert seen["quotes"] == [[4, 2, 12, 2]]
     place = market.quotes[0][BUY].moment
@@ -155,7 +155,7 @@ def test_levers_on_quotes():
 
 
 def test_the_collar_is_around_the_last_price_of_the_last_beat():
-    market = silent(0, interval=1, beat=4, collar=2)
+    market = inactive(0, interval=1, beat=4, collar=2)
     market.interval()
     assert market.interval([bid(9, 1)])["last_price"] == 9
     prices = [market.interval([bid(14, 1)])["quotes"][0][0] for _ in range(3)]
@@ -164,13 +164,13 @@ def test_the_collar_is_around_the_last_price_of_the_last_beat():
 
 def test_regimes_are_drawn_at_beats():
     changes = [{"noise_spread": 0}, {"noise_spread": 30}, {}]
-    market = silent(0, interval=2, beat=2, regimes=changes, regime_switch_prob=1.0)
+    market = inactive(0, interval=2, beat=2, regimes=changes, regime_switch_prob=1.0)
     key = episode_key(0, 0)
     assert market.regime == (word(key, 0, 2**30 + 8) >> 32) * 3 >> 32
     assert [market.interval()["regime"] for _ in range(9)] == [
         (word(key, b, 2**30 + 7) >> 32) * 3 >> 32 for b in range(9)
     ]
-    still = silent(0, interval=2, beat=2, regimes=changes, regime_switch_prob=0.0)
+    still = inactive(0, interval=2, beat=2, regimes=changes, regime_switch_prob=0.0)
     first = still.regime
     assert {still.interval()["regime"] for _ in range(9)} == {first}
 

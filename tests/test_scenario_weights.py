@@ -394,15 +394,15 @@ def test_a_clone_has_the_weights_and_its_own(engine):
     envs = make(64, engine=engine)
     envs.set_scenario_weights([0, 1, 1, 0, 0])
     envs.reset(seed=1)
-    twin = envs.clone()
-    assert torch.equal(twin.scenario_weights, envs.scenario_weights)
-    twin.reset()
+    clone = envs.clone()
+    assert torch.equal(clone.scenario_weights, envs.scenario_weights)
+    clone.reset()
     envs.reset()
-    assert torch.equal(twin.scenario, envs.scenario) and set(twin.scenario.tolist()) == {1, 2}
-    twin.set_scenario_weights([0, 0, 0, 0, 1])
+    assert torch.equal(clone.scenario, envs.scenario) and set(clone.scenario.tolist()) == {1, 2}
+    clone.set_scenario_weights([0, 0, 0, 0, 1])
     envs.reset()
-    twin.reset()
-    assert set(envs.scenario.tolist()) == {1, 2} and set(twin.scenario.tolist()) == {4}
+    clone.reset()
+    assert set(envs.scenario.tolist()) == {1, 2} and set(clone.scenario.tolist()) == {4}
 
 
 @both_engines

@@ -213,10 +213,10 @@ def test_liquidation_orders_are_of_the_markets_own_size():
     np.testing.assert_array_equal(envs.simulator.parameter("max_order_qty").numpy(), largest)
     held = envs.simulator.inventory[:, 0].clone()
     assert bool((held > 9).all()) and set(largest.tolist()) == {1, 9}
-    twin = envs.simulator.branch()
+    clone = envs.simulator.branch()
     with pytest.raises(ks.MarketError, match="16 of 16 slots still hold inventory after 1 auctions"):
-        liquidate(twin, max_auctions=1)
-    sold = (held - twin.inventory[:, 0]).numpy()
+        liquidate(clone, max_auctions=1)
+    sold = (held - clone.inventory[:, 0]).numpy()
     assert (sold <= largest).all() and sold[largest == 9].max() > 1 and sold.sum() > 0
     liquidate(envs.simulator)
     assert not envs.simulator.inventory.any()
@@ -358,13 +358,13 @@ def test_a_branch_has_the_markets_parameters(engine):
     envs.reset(seed=6)
     for action in random_actions(3):
         envs.step(action)
-    twin = envs.simulator.branch()
-    assert torch.equal(twin.parameter("noise_spread"), envs.simulator.parameter("noise_spread"))
-    assert len(twin.parameter("noise_spread").unique()) > 1
-    first, second = (simulator.run(50, record=("last_price", "volume")) for simulator in (twin, envs.simulator))
+    clone = envs.simulator.branch()
+    assert torch.equal(clone.parameter("noise_spread"), envs.simulator.parameter("noise_spread"))
+    assert len(clone.parameter("noise_spread").unique()) > 1
+    first, second = (simulator.run(50, record=("last_price", "volume")) for simulator in (clone, envs.simulator))
     for name in first:
         assert torch.equal(first[name], second[name])
-    assert torch.equal(twin.inventory, envs.simulator.inventory)
+    assert torch.equal(clone.inventory, envs.simulator.inventory)
 
 
 @both_engines

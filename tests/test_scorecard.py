@@ -212,8 +212,8 @@ def test_intervals_taken_together(aggregate):
     """As of series put together by hand, however the run was cut; what is left over is left out."""
     names = ["volatility", "volume", "kurtosis(price='mid')", "impact_exponent", "sign_autocorrelation(lag=[1, 2])"]
     simulator = ks.Simulator(MARKET, 3, engine="cpu", seed=2)
-    twin = ks.Simulator(MARKET, 3, engine="cpu", seed=2)
-    series = twin.run(230, record=("last_price", "mid2", "volume", "signed_volume"))
+    clone = ks.Simulator(MARKET, 3, engine="cpu", seed=2)
+    series = clone.run(230, record=("last_price", "mid2", "volume", "signed_volume"))
     whole = 230 // aggregate * aggregate
     parts = {name: values[:, :whole].reshape(3, -1, aggregate) for name, values in series.items()}
     hand = {name: part.sum(2) if "volume" in name else part[..., -1] for name, part in parts.items()}

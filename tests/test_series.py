@@ -16,7 +16,7 @@ GRID = dict(num_levels=16, init_price=8, max_order_qty=1)
 CONTINUOUS = dict(arrivals="clock", mechanism="continuous")
 
 
-def silent(engine, markets=1, added=1, **fields):
+def inactive(engine, markets=1, added=1, **fields):
     """Open markets whose only agent is replaced by slot 0, so that nothing happens but what slots do."""
     config = ks.MarketConfig(**{**GRID, "num_agents": 1, "noise": 1.0, "momentum": 0.0, "maker": 0.0, **fields})
     return ks.Simulator(config, markets, engine=engine, seed=3, slots=("noise", *[None] * added))
@@ -43,7 +43,7 @@ def put(sim, bids, asks):
     ("reach", "bids", "asks"), [(0, 5, 3), (1, 5, 7), (2, 7, 7), (4, 18, 8), (15, 20, 8), (2**31 - 1, 20, 8)]
 )
 def test_a_depth_counts_from_the_sides_own_best_price(engine, reach, bids, asks):
-    sim = silent(engine, markets=3)
+    sim = inactive(engine, markets=3)
     put(sim, {6: 5, 4: 2, 2: 11, 0: 2}, {9: 3, 10: 4, 13: 1})
     series = sim.run(2, FURTHER, reach=reach)
     wanted = {"best_bid": 6, "best_ask": 9, "bid_depth": bids, "ask_depth": asks, "signed_volume": 0}
@@ -53,7 +53,7 @@ def test_a_depth_counts_from_the_sides_own_best_price(engine, reach, bids, asks)
 
 @every_engine
 def test_the_reach_is_that_of_observations_unless_given(engine):
-    sim = silent(engine, num_levels=64, init_price=32)
+    sim = inactive(engine, num_levels=64, init_price=32)
     put(sim, {20: 1, 10: 2, 9: 4}, {40: 8, 50: 16, 51: 32})
     series = sim.run(1, ("bid_depth", "ask_depth"))
     assert lists(series) == {"bid_depth": [3], "ask_depth": [24]}
@@ -62,7 +62,7 @@ def test_the_reach_is_that_of_observations_unless_given(engine):
 @every_engine
 @pytest.mark.parametrize(("bids", "asks"), [({}, {}), ({3: 7}, {}), ({}, {15: 7}), ({0: 1}, {}), ({}, {0: 2})])
 def test_an_empty_side_has_a_price_that_no_order_has(engine, bids, asks):
-    sim = silent(engine)
+    sim = inactive(engine)
     put(sim, bids, asks)
     seen = lists(sim.run(1, FURTHER, reach=3))
     assert seen["best_bid"] == [max(bids, default=-NO_PRICE)] and seen["best_ask"] == [min(asks, default=NO_PRICE)]
@@ -72,7 +72,7 @@ def test_an_empty_side_has_a_price_that_no_order_has(engine, bids, asks):
 @every_engine
 def test_prices_are_absolute_and_of_built_in_orders(engine):
     """The grid has moved, and a learned quote between the best prices is in no series."""
-    sim = silent(engine, window=2)
+    sim = inactive(engine, window=2)
     put(sim, {1: 4, 2: 5}, {4: 6, 5: 7})  # the mid is 3: the grid moves by -5
     quotes = torch.tensor([[[[3, 9, 0, 0], [0, 0, 0, 0]]]], dtype=torch.int32, device=sim.device)
     result = sim.rollout(quotes, 2, FURTHER, reach=1)
@@ -87,7 +87,7 @@ def test_prices_are_absolute_and_of_built_in_orders(engine):
 @every_engine
 @pytest.mark.parametrize("fields", [{"arrivals": "clock"}, CONTINUOUS])
 def test_books_on_the_clock(engine, fields):
-    sim = silent(engine, interval=2, beat=5, **fields)
+    sim = inactive(engine, interval=2, beat=5, **fields)
     put(sim, {6: 5, 4: 2, 2: 11}, {9: 3, 10: 4, 13: 1})
     wanted = {"best_bid": 6, "best_ask": 9, "bid_depth": 7, "ask_depth": 7, "signed_volume": 0}
     assert lists(sim.run(2, FURTHER, reach=2)) == {name: [value] * 2 for name, value in wanted.items()}
@@ -101,7 +101,7 @@ def test_books_on_the_clock(engine, fields):
 @every_engine
 def test_takers_buys_less_their_sells(engine):
     """Learned takers, who take from the book and from each other; who has waited counts for nothing."""
-    sim = silent(engine, interval=1, **CONTINUOUS)
+    sim = inactive(engine, interval=1, **CONTINUOUS)
     put(sim, {7: 5}, {9: 5})
     nothing = [0, 0, 0, 0]
     quotes = [
@@ -186,7 +186,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("given", "error", "text"), REFUSED)
 def test_refusals(given, error, text):
-    sim = silent("numpy")
+    sim = inactive("numpy")
     for call in (lambda: sim.run(1, **given), lambda: sim.rollout(torch.zeros(1, 1, 2, 4, dtype=torch.int32), **given)):
         with pytest.raises(error, match=text):
             call()

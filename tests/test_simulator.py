@@ -196,7 +196,7 @@ def test_replacement_keeps_the_others_random_words(engine, name):
 
 @every_engine
 def test_replacing_a_class_that_a_market_lacks(engine):
-    """With multinomial counts every agent of the class is silent then; with fixed ones it is an error."""
+    """With multinomial counts every agent of the class is inactive then; with fixed ones it is an error."""
     shares = dict(noise=0.7, momentum=0.3, maker=0, fundamental=0, num_agents=10, population="multinomial")
     sim = trading(engine, markets=60, slots=("momentum",) * 3, **shares)
     counts, rows = sim._counts, sim.rows

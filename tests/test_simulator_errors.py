@@ -131,13 +131,13 @@ def open_three(engine, **changes):
 
 def refused(sim, call, error, match):
     """Check that a call raises, and that neither the state nor what follows has changed."""
-    before, twin = {name: tensor.clone() for name, tensor in sim.tensors.items()}, sim.branch()
+    before, clone = {name: tensor.clone() for name, tensor in sim.tensors.items()}, sim.branch()
     with pytest.raises(error, match=match):
         call(sim)
     assert_same({k: v.cpu() for k, v in sim.tensors.items()}, {k: v.cpu() for k, v in before.items()})
     sim.run(2)
-    twin.run(2)
-    assert_same({k: v.cpu() for k, v in sim.tensors.items()}, {k: v.cpu() for k, v in twin.tensors.items()})
+    clone.run(2)
+    assert_same({k: v.cpu() for k, v in sim.tensors.items()}, {k: v.cpu() for k, v in clone.tensors.items()})
 
 
 @pytest.mark.parametrize(("arguments", "error", "match"), OPENINGS, ids=str)

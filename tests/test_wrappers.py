@@ -228,12 +228,12 @@ def test_stacked_observations_are_saved_and_cloned():
     envs.reset(seed=1)
     for action in actions[:4]:
         envs.step(action)
-    other, twin = StackObservation(make(), 3), envs.clone()
+    other, clone = StackObservation(make(), 3), envs.clone()
     other.reset(seed=9)
     other.load_state_dict(envs.state_dict())
     for action in actions[4:]:
         row = envs.step(action)[0]
-        assert torch.equal(other.step(action)[0], row) and torch.equal(twin.step(action)[0], row)
+        assert torch.equal(other.step(action)[0], row) and torch.equal(clone.step(action)[0], row)
     with pytest.raises((TypeError, ValueError), match="stacked"):
         other.load_state_dict({**envs.state_dict(), "stacked": torch.zeros(5, 3)})
     with pytest.raises(ValueError, match="features: .*got 99"):
@@ -314,13 +314,13 @@ def test_a_state_saved_at_any_step_goes_on(wrapper, mode, num_envs):
     ends = sum(bool(step[-1][(2,)].any() | step[-1][(3,)].any()) for step in expected)
     assert ends >= 2
     for t, states in enumerate(saved):
-        for twin in (fresh(), elsewhere):
-            for layer, state in zip(layers_of(twin), states, strict=True):
+        for clone in (fresh(), elsewhere):
+            for layer, state in zip(layers_of(clone), states, strict=True):
                 layer.load_state_dict(state)
             rest = [result for step in expected[t:] for result in step]
-            for one, other in zip(go_on(twin, actions[t:]), rest, strict=True):
+            for one, other in zip(go_on(clone, actions[t:]), rest, strict=True):
                 assert_equal(one, other)
-            for layer, state in zip(layers_of(twin), last, strict=True):
+            for layer, state in zip(layers_of(clone), last, strict=True):
                 assert_equal(flat(layer.state_dict()), state)
 
 
@@ -336,11 +336,11 @@ def test_states_of_before_are_read(wrapper, mode):
         del state["ended"]
         if wrapper == "stacked":
             state = {**state.pop("env"), **state}
-        twin = WRAPPERS[wrapper](make(autoreset_mode=mode, horizon=3))
+        clone = WRAPPERS[wrapper](make(autoreset_mode=mode, horizon=3))
         if wrapper == "rewards":
-            twin.env.load_state_dict(of_env)
-        twin.load_state_dict(state)
-        for mine, wanted in zip(go_on(twin, actions[t:]), go_on(envs.clone(), actions[t:]), strict=True):
+            clone.env.load_state_dict(of_env)
+        clone.load_state_dict(state)
+        for mine, wanted in zip(go_on(clone, actions[t:]), go_on(envs.clone(), actions[t:]), strict=True):
             assert_equal(mine, wanted)
         go_on(envs, [action])
 

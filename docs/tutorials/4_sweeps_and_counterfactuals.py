@@ -62,7 +62,7 @@ mean, half_width = (half_ticks / 2 for half_ticks in both.mean_difference("mid2"
 print(f"impact after the fourth: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; at the end {mean[-1]:.1f}")
 
 # %%
-# On the left one market with its twin. On the right the mean over all of them: the impact builds up while the trader
+# On the left one market with its clone. On the right the mean over all of them: the impact builds up while the trader
 # buys, and is gone some auctions later, as the fundamental agents know that nothing happened to the value.
 
 # sphinx_gallery_thumbnail_number = 2
@@ -84,8 +84,8 @@ right.set(xlabel="auction", ylabel="ticks", title="Impact on the mid, 95% interv
 plt.show()
 
 # %%
-# What the twin is good for: without it one would compare with other markets, and the noise of both would be in the
-# difference. What is left against the twin is what the order set off, as the others draw the same numbers around
+# What the clone is good for: without it one would compare with other markets, and the noise of both would be in the
+# difference. What is left against the clone is what the order set off, as the others draw the same numbers around
 # another mid. The ratio of the two variances, after one auction, four and forty:
 
 ratio = both.variance_ratio("mid2")

@@ -28,8 +28,8 @@ class _MarketsEnv(EnvBase):
     """What both classes share: resets of an environment that begins new episodes by itself.
 
     The engine resets a market in the launch that ends its episode. TorchRL still sees what it expects: a step
-    hands out the last observation of the episode, and the reset that follows, with `_reset` set for just these
-    markets, hands out the first of the next without another launch. Markets that end and are not reset play on.
+    returns the last observation of the episode, and the reset that follows, with `_reset` set for just these
+    markets, returns the first of the next without another launch. Markets that end and are not reset play on.
 
     Attributes:
         envs: The environment behind this one.

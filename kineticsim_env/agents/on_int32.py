@@ -68,10 +68,10 @@ class OnInt32(ast.NodeTransformer):
         """Write `x += 1` as `x = x + 1`, whose right side is on `Int32`."""
         target: Any = node.target
         if isinstance(target, ast.Attribute):
-            former: Any = ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load())
+            previous: Any = ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load())
         else:
-            former = ast.Name(id=target.id, ctx=ast.Load())
-        value = ast.BinOp(left=self.visit(former), op=node.op, right=self.visit(node.value))
+            previous = ast.Name(id=target.id, ctx=ast.Load())
+        value = ast.BinOp(left=self.visit(previous), op=node.op, right=self.visit(node.value))
         return ast.Assign(targets=[target], value=value)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -142,13 +142,13 @@ class Translation(Expressions):
             self.refuse(node, "loops over something else than range of constants; write for i in range(8)")
         turns = range(*known)
         self.spend(node, len(turns))
-        former, before = self.times, set(self.has)
+        previous, before = self.times, set(self.has)
         self.times *= len(turns)
         self.loops += 1
         counter, name = f"i_{self.loops}", self.local(node.target.id)
         self.has.add(node.target.id)
         body, ends = self.block(node.body)
-        self.times = former
+        self.times = previous
         if not turns:
             self.has = before  # nothing in it has happened
         elif ends:

@@ -132,7 +132,7 @@ def counterfactual(
             raise ValueError(f"decisions: expected {len(orders)}, the length of orders, or None, got {decisions}")
         decisions = len(orders)
     simulator.run(warmup, progress=progress)
-    twin, arrival = simulator.branch(), simulator.mid2
+    clone, arrival = simulator.branch(), simulator.mid2
     parts = [] if decisions else [simulator.rollout(simulator.quotes[None][:0], auctions, SERIES)]
     if callable(orders):
         with progress_bar(progress, "with the agent", "decision", decisions) as bar:
@@ -150,11 +150,11 @@ def counterfactual(
     series: dict[str, torch.Tensor] = {
         name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES
     }
-    alone = twin.run(decisions * auctions + after, SERIES, progress)
-    for each in (simulator, twin):
+    alone = clone.run(decisions * auctions + after, SERIES, progress)
+    for each in (simulator, clone):
         each.check_errors()
     difference: dict[str, torch.Tensor] = {name: series[name].long() - alone[name].long() for name in SERIES}
-    traded, quiet = _arm(simulator, series, fills), _arm(twin, alone, torch.zeros_like(fills))
+    traded, quiet = _arm(simulator, series, fills), _arm(clone, alone, torch.zeros_like(fills))
     return Counterfactual(traded, quiet, difference, arrival)
 
 

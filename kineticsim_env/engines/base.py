@@ -178,7 +178,7 @@ class Engine:
         """
         return False
 
-    def hand_out(self, outputs: list[torch.Tensor]) -> None:
+    def set_outputs(self, outputs: list[torch.Tensor]) -> None:
         """Set the outputs of an environment's step, as its caller gets them: views of what is bound."""
         self.outputs = outputs
 

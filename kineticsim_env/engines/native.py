@@ -240,9 +240,9 @@ class NativeEngine(Engine):
             self._previous_launchers[mode] = operators.Launcher(said)
         self._launchers[mode] = self._previous_launchers[mode]
 
-    def hand_out(self, outputs: list[torch.Tensor]) -> None:
-        """See `Engine.hand_out`; a launcher that there is already is told of them."""
-        super().hand_out(outputs)
+    def set_outputs(self, outputs: list[torch.Tensor]) -> None:
+        """See `Engine.set_outputs`; a launcher that there is already is told of them."""
+        super().set_outputs(outputs)
         launcher = self._launchers.pop(ENV_STEP, None)
         if launcher is not None:
             self.prepare_launcher(ENV_STEP, launcher.auctions)

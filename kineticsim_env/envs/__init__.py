@@ -11,7 +11,7 @@ opponents.py         policies in other slots
 state_dict.py        saved states; saved_states.py: the ranges of their numbers
 base.py              what every environment offers beyond its library's interface
 actions.py           checks of actions; action_masks.py: which are void; infos.py: what is known after a decision
-vector.py            many markets of one learner; batch_results.py: what their steps hand out
+vector.py            many markets of one learner; batch_results.py: what their steps return
 single.py            one market of one learner
 parallel.py          one market of many learners; agent_results.py: their names, what they see and are told
 batched.py           many markets of many learners

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Environment = TypeVar("Environment", bound=type)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
-_MADE = ("prefer_cpu", "own", "seats")  # of other arguments
+_MADE = ("prefer_cpu", "own", "opponent_slots")  # of other arguments
 # Of one market: its results come to the host anyway, so that looking for errors costs nothing.
 _FIXED = {"autoreset_mode": "disabled", "stagger": False, "validate": True}
 OF_MANY = {field.name: field for field in dataclasses.fields(EnvSettings) if field.name not in _MADE}

@@ -131,12 +131,12 @@ class BaseMarketEnv:
             gymnasium.error.ClosedEnvironmentError: After `close`.
         """
         with self._calls:
-            twin = copy.copy(self)
-            twin.core = self.core.clone()
+            clone = copy.copy(self)
+            clone.core = self.core.clone()
             generators = {name: value for name, value in vars(self).items() if _draws(value)}
-            vars(twin).update(copy.deepcopy(generators))
-            twin._was_cloned()
-        return twin
+            vars(clone).update(copy.deepcopy(generators))
+            clone._was_cloned()
+        return clone
 
     def _was_cloned(self) -> None:
         """Follow a core that is a clone, after the attributes were copied; a clone draws no pictures."""

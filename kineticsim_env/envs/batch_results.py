@@ -1,4 +1,4 @@
-"""`BatchResults`: what steps of many markets hand out: views of the core's tensors, or copies, as torch or as NumPy.
+"""`BatchResults`: what steps of many markets return: views of the core's tensors, or copies, as torch or as NumPy.
 
 `MarketVectorEnv` has one. It also plays the steps of programs that torch compiles, whose results are tensors of these.
 """
@@ -25,8 +25,8 @@ class BatchResults:
     Attributes:
         observation: The present observations, float32 `[M, F]`, a live tensor.
         outputs: The results as live tensors, without None.
-        live: The results, live, as arrays where arrays are handed out of tensors on the host.
-        are_live: Whether they are handed out so; else `copies` are.
+        live: The results, live, as arrays where arrays are returned of tensors on the host.
+        are_live: Whether they are returned so; else `copies` are.
         same_step: Whether there is a final observation.
         has_info: Whether infos have what is known.
     """
@@ -37,8 +37,8 @@ class BatchResults:
         Args:
             core: Of markets whose first slot is the learner's.
             role: The learner's.
-            numpy: Whether arrays are handed out, in place of tensors.
-            copy: Whether copies are handed out; arrays of a GPU's tensors always are.
+            numpy: Whether arrays are returned, in place of tensors.
+            copy: Whether copies are returned; arrays of a GPU's tensors always are.
             masked: Whether there are action masks.
         """
         self._core, self._role, self._numpy, self._copy = core, role, numpy, copy
@@ -110,7 +110,7 @@ class BatchResults:
         return self._in_place(torch.ops.kineticsim.copies_of(_without_none(live), launcher.number))
 
     def observation_in_graph(self) -> torch.Tensor:
-        """Return the present observations, a copy if copies of tensors are handed out."""
+        """Return the present observations, a copy if copies of tensors are returned."""
         if not self._copy or self._numpy:
             return self.observation
         launcher = self._core.launcher

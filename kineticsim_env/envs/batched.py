@@ -197,12 +197,12 @@ class BatchedParallelEnv(BaseMarketEnv):
                 rows = self._infos.clone() if self._copy else self._infos
                 final = {role: info_of_slots(rows, slots) for role, slots in self.groups.items()}
                 infos |= {"final_info": final, "_final_info": over}
-        hand_out = self._handed_out
+        set_outputs = self._handed_out
         return (
-            hand_out(self._observation),
-            hand_out(self._reward),
-            hand_out(self._terminated),
-            hand_out(self._truncated),
+            set_outputs(self._observation),
+            set_outputs(self._reward),
+            set_outputs(self._terminated),
+            set_outputs(self._truncated),
             infos,
         )
 
@@ -224,8 +224,8 @@ class BatchedParallelEnv(BaseMarketEnv):
     def _was_cloned(self) -> None:
         kept = self._rows, self._active, self._over
         self._make_buffers()
-        for tensor, former in zip((self._rows, self._active, self._over), kept, strict=True):
-            tensor.copy_(former)
+        for tensor, previous in zip((self._rows, self._active, self._over), kept, strict=True):
+            tensor.copy_(previous)
 
     def close(self) -> None:
         """Raise what is left in the error words."""

@@ -66,7 +66,7 @@ class EnvCore:
         self.settings, self.roles = settings, tuple(roles)
         self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
-        self.learners = len(self.roles) - len(settings.seats)
+        self.learners = len(self.roles) - len(settings.opponent_slots)
         self.autoreset, self.auctions_per_step = settings.autoreset, settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -96,8 +96,8 @@ class EnvCore:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else self._make_own(settings.own)
         self.opponents = None
-        if settings.seats:
-            self.opponents = Opponents(settings.seats, self.simulator, self.roles, task, self.seen_by_opponent)
+        if settings.opponent_slots:
+            self.opponents = Opponents(settings.opponent_slots, self.simulator, self.roles, task, self.seen_by_opponent)
 
     def _make_own(self, own: Own) -> OwnStep:
         return OwnStep(own, self.settings, self.simulator, self.tensors, self.roles, self.observation_size)
@@ -287,20 +287,20 @@ class EnvCore:
     def clone(self) -> EnvCore:
         """Return a second core in the same state, after `check_errors`; neither touches the other from then on."""
         self._check_open("clone")
-        twin = copy.copy(self)
-        twin.simulator = self.simulator.branch()
-        twin._connect()
-        twin.live_task = self.live_task.clone(twin.simulator, twin.tensors)
+        clone = copy.copy(self)
+        clone.simulator = self.simulator.branch()
+        clone._connect()
+        clone.live_task = self.live_task.clone(clone.simulator, clone.tensors)
         for name, tensor in self.tensors.items():
-            twin.tensors[name].copy_(tensor)
-        twin.fills.copy_(self.fills)
+            clone.tensors[name].copy_(tensor)
+        clone.fills.copy_(self.fills)
         if self.settings.own is not None and self.own is not None:
-            twin.own = twin._make_own(self.settings.own)
-            twin.own.take_over(self.own)
+            clone.own = clone._make_own(self.settings.own)
+            clone.own.take_over(self.own)
         if self.opponents is not None:
-            twin.opponents = self.opponents.clone(twin.simulator, twin.seen_by_opponent)
-        twin.live_task.prepare_step()
-        return twin
+            clone.opponents = self.opponents.clone(clone.simulator, clone.seen_by_opponent)
+        clone.live_task.prepare_step()
+        return clone
 
     def close(self) -> None:
         """Refuse steps and resets from now on, and raise what is left in the error words."""

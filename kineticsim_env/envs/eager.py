@@ -14,7 +14,7 @@ from kineticsim_env.engines.base import Engine
 
 
 class EagerStep:
-    """Plays steps that need no check, and copies what they hand out.
+    """Plays steps that need no check, and copies what they return.
 
     Attributes:
         closed: Whether it takes none: after `close`, or where error words are looked at before every step.
@@ -29,7 +29,7 @@ class EagerStep:
     def expect(self, shape: tuple[int, ...], dtype: torch.dtype, outputs: Sequence[torch.Tensor] = ()) -> None:
         """Set shape and dtype of what `step` is given, and which outputs `copies` returns: views of contiguous rows."""
         self._shape, self._dtype = shape, dtype
-        self._engine.hand_out(list(outputs))
+        self._engine.set_outputs(list(outputs))
 
     @property
     def outputs(self) -> list[torch.Tensor]:

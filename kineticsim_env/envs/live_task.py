@@ -80,12 +80,12 @@ class LiveTask:
 
     def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
         """Return the same for markets that are a branch of these, and tensors of their own."""
-        twin = copy.copy(self)
-        twin._drawn, twin._former_drawn = None, []
-        twin._connect(simulator, tensors)
-        twin.warm_starts = self.warm_starts.clone(simulator)
-        twin.hand_over()
-        return twin
+        clone = copy.copy(self)
+        clone._drawn, clone._former_drawn = None, []
+        clone._connect(simulator, tensors)
+        clone.warm_starts = self.warm_starts.clone(simulator)
+        clone.hand_over()
+        return clone
 
     def _connect(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
         self._simulator, self._engine, self._tensors = simulator, simulator.engine, tensors
@@ -119,7 +119,7 @@ class LiveTask:
 
     def _others(self, task: Any) -> Any:
         """Return a task with the settings that opponents need, None without any."""
-        return with_all_roles(task, self._narrowest) if self._settings.seats else None
+        return with_all_roles(task, self._narrowest) if self._settings.opponent_slots else None
 
     def _with_smallest_limits(self, task: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the market with a task's limits, and of limits that scenarios draw the smallest."""

@@ -36,7 +36,7 @@ _LIST = "a list of policies, or for several slots a list of such lists"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Seat:
+class OpponentSlot:
     """One slot, and who may play it.
 
     Attributes:
@@ -52,7 +52,7 @@ class Seat:
     replaces: str | None
 
 
-def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[Seat, ...]:
+def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[OpponentSlot, ...]:
     """Return the slots behind the learner's, in the order of the dict; none for None.
 
     Args:
@@ -63,24 +63,24 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
     """
     if given is None:
         return ()
-    seats: list[Seat] = []
+    opponent_slots: list[OpponentSlot] = []
     for called, slots in check_dict("opponents", given, _DICT).items():
         role, replaced = check_learner("opponents", called, config)
         name = f"opponents[{called!r}]"
         lists = _check_list(name, slots)
         nested = isinstance(lists[0], (list, tuple))
         named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
-        seats += [Seat(role, of, _check_policies(of, one), replaced) for of, one in named]
+        opponent_slots += [OpponentSlot(role, of, _check_policies(of, one), replaced) for of, one in named]
         taken = int(replaced == replace)
         check_replaceable(name, f"{len(named)} slots", len(named), taken, replaced, config)
     most = layout.CONSTANTS["kMaxSlots"] - 1
-    if not 1 <= len(seats) <= most:
-        raise ValueError(f"opponents: expected 1 to {most} slots, or None, got {len(seats)}")
-    with_memory = [policy for seat in seats for policy in seat.policies if _has_memory(policy)]
+    if not 1 <= len(opponent_slots) <= most:
+        raise ValueError(f"opponents: expected 1 to {most} slots, or None, got {len(opponent_slots)}")
+    with_memory = [policy for opponent in opponent_slots for policy in opponent.policies if _has_memory(policy)]
     for policy in with_memory:
         if sum(policy is other for other in with_memory) > 1:
             raise ValueError(f"opponents: expected a copy for each slot, got the recurrent policy {show(policy)} twice")
-    return tuple(seats)
+    return tuple(opponent_slots)
 
 
 def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
@@ -110,13 +110,13 @@ class Opponents:
 
     Attributes:
         drawn: Which policy of its list plays each slot in the present episode, int64 `[M, S]`, S = K - 1.
-        seats: Who may play the slots.
+        opponent_slots: Who may play the slots.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self,
-        seats: tuple[Seat, ...],
+        opponent_slots: tuple[OpponentSlot, ...],
         simulator: Simulator,
         roles: Sequence[str],
         task: Task,
@@ -137,30 +137,32 @@ class Opponents:
             sizes = [SPECS[role].action.size for role in roles]
             self._rows = torch.zeros((markets, len(roles), max(sizes)), device=device)
             self._given = [self._rows[:, slot, :size] for slot, size in enumerate(sizes)]
-        self.drawn = torch.zeros((markets, len(seats)), dtype=torch.int64, device=device)
-        self._counts = torch.zeros(len(seats), dtype=torch.int64, device=device)
+        self.drawn = torch.zeros((markets, len(opponent_slots)), dtype=torch.int64, device=device)
+        self._counts = torch.zeros(len(opponent_slots), dtype=torch.int64, device=device)
         slots = torch.arange(1, len(roles), device=device)
         self._words = (_FIRST_WORD + 1 + slots) * _signed(GOLDEN)
         self._episode = torch.full((markets,), -1, dtype=torch.int64, device=device)
-        self._seat(seats)
+        self._take(opponent_slots)
 
-    def _seat(self, seats: tuple[Seat, ...]) -> None:
-        self.seats = seats
-        for place, seat in enumerate(seats):
-            self._counts[place] = len(seat.policies)
-        self._names = [f"{seat.name}[{i}]" for seat in seats for i in range(len(seat.policies))]
+    def _take(self, opponent_slots: tuple[OpponentSlot, ...]) -> None:
+        self.opponent_slots = opponent_slots
+        for place, opponent in enumerate(opponent_slots):
+            self._counts[place] = len(opponent.policies)
+        self._names = [f"{opponent.name}[{i}]" for opponent in opponent_slots for i in range(len(opponent.policies))]
         self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._device)
 
-    def replace(self, seats: tuple[Seat, ...]) -> None:
+    def replace(self, opponent_slots: tuple[OpponentSlot, ...]) -> None:
         """Let other policies play the same slots from now on, in running episodes those at the drawn places."""
-        roles, known = ([seat.replaces or seat.role for seat in each] for each in (seats, self.seats))
+        roles, known = (
+            [opponent.replaces or opponent.role for opponent in each] for each in (opponent_slots, self.opponent_slots)
+        )
         if roles != known:
             raise ValueError(f"opponents: expected slots of the roles {known}, got {roles}: markets keep their slots")
-        former = self._policies()
-        self._seat(seats)
+        previous = self._policies()
+        self._take(opponent_slots)
         self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
         everywhere = torch.ones_like(self._episode, dtype=torch.bool)
-        self._tell(everywhere, [policy for policy in self._policies() if not any(policy is one for one in former)])
+        self._tell(everywhere, [policy for policy in self._policies() if not any(policy is one for one in previous)])
 
     def join(self, given: torch.Tensor) -> torch.Tensor:
         """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
@@ -168,9 +170,9 @@ class Opponents:
         try:  # a Ctrl-C may come as soon as the next line is done
             private_torch.set_grad_enabled(False)
             number = 0
-            for slot, seat in enumerate(self.seats, 1):
+            for slot, opponent in enumerate(self.opponent_slots, 1):
                 answers = []
-                for policy in seat.policies:
+                for policy in opponent.policies:
                     answers.append(self._answer(policy, slot, number))
                     number += 1
                 actions = answers[0]
@@ -217,7 +219,7 @@ class Opponents:
         self._tell(began, self._policies())
 
     def _policies(self) -> list[Any]:
-        return [policy for seat in self.seats for policy in seat.policies]
+        return [policy for opponent in self.opponent_slots for policy in opponent.policies]
 
     def _tell(self, began: torch.Tensor, policies: list[Any]) -> None:
         for policy in policies:
@@ -254,16 +256,16 @@ class Opponents:
 
     def clone(self, simulator: Simulator, sees: Callable[[int], torch.Tensor]) -> Opponents:
         """Return the same for markets that are a clone. Policies with a memory are copied, the others are shared."""
-        seats = tuple(
+        opponent_slots = tuple(
             dataclasses.replace(
-                seat, policies=tuple(copy.deepcopy(one) if _has_memory(one) else one for one in seat.policies)
+                opponent, policies=tuple(copy.deepcopy(one) if _has_memory(one) else one for one in opponent.policies)
             )
-            for seat in self.seats
+            for opponent in self.opponent_slots
         )
-        twin = Opponents(seats, simulator, self._roles, self._task, sees)
+        clone = Opponents(opponent_slots, simulator, self._roles, self._task, sees)
         for name in ("drawn", "_episode", "_bad", "_rows"):
-            getattr(twin, name).copy_(getattr(self, name))
-        return twin
+            getattr(clone, name).copy_(getattr(self, name))
+        return clone
 
 
 def _signed(number: Any) -> int:

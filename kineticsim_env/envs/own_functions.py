@@ -112,7 +112,7 @@ def own_functions(
         terminate: A function, likewise.
         roles: Of the learners.
         many: Whether arguments may be dicts by role.
-        always: Return functions, none of them the user's, also where there are none: steps are judged by the host.
+        always: Return functions, none of them the user's, also where there are none: steps are scored by the host.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.

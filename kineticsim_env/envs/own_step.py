@@ -1,7 +1,7 @@
 """`OwnStep`: a step with rewards, features or ends of episodes that users wrote, as functions of torch tensors.
 
 `EnvCore` makes one where there are such functions (own_functions.py has what they are given). The engine plays and
-judges as ever, but leaves episodes that have ended as they are; then the functions are called, and last those episodes
+scores as ever, but leaves episodes that have ended as they are; then the functions are called, and last those episodes
 begin anew, in a launch of its own. All of it is of fixed shapes and waits for nothing, so that it can be captured in a
 CUDA graph.
 """
@@ -100,9 +100,9 @@ class OwnStep:
             for role, functions in own.by_role.items()
         }
         # Two views without an element in common: torch refuses to write to what an operation reads.
-        self._ended_of_learner = tensors["ended"][:, :1] if settings.seats else None
+        self._ended_of_learner = tensors["ended"][:, :1] if settings.opponent_slots else None
         self._ended_of_opponents = tensors["ended"][:, 1:]
-        if settings.seats and (features := own.by_role[roles[0]].features):
+        if settings.opponent_slots and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
                 group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
                 self._groups[slot] = group
@@ -308,7 +308,7 @@ class OwnStep:
             self._sums.zero_()
             raise MarketError(f"market {market}: expected finite numbers, got a custom reward or feature that is not")
 
-    # What environments hand out ---------------------------------------------------------------------------------------
+    # What environments return ---------------------------------------------------------------------------------------
 
     def observation(self, role: str) -> torch.Tensor:
         """Return the role's observations, float32 `[M, F]` or `[M, n, F]`, live."""

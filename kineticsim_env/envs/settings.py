@@ -13,7 +13,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig, make_config
-from kineticsim_env.envs.opponents import Seat
+from kineticsim_env.envs.opponents import OpponentSlot
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
@@ -67,7 +67,7 @@ class EnvSettings:
             them, or functions by role.
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
         own: The functions among these, checked; None without any.
-        seats: The slots behind the learner's that policies play, checked; none without opponents.
+        opponent_slots: The slots behind the learner's that policies play, checked; none without opponents.
     """
 
     config: Any = None
@@ -89,7 +89,7 @@ class EnvSettings:
     terminate: Any = None
     prefer_cpu: str = ""
     own: Own | None = None
-    seats: tuple[Seat, ...] = ()
+    opponent_slots: tuple[OpponentSlot, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

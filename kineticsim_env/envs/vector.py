@@ -99,14 +99,17 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         why = f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else ""
         settings, task = split(arguments, config, prefer_cpu=why)
         self._role = check_role(self.task_type, replace, settings.config)
-        seats = check_opponents(opponents, settings.config, replace)
-        settings = dataclasses.replace(settings, seats=seats)
+        opponent_slots = check_opponents(opponents, settings.config, replace)
+        settings = dataclasses.replace(settings, opponent_slots=opponent_slots)
         how = {"always": opponents is not None}
         settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps, **how)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        roles, slots = (self._role, *(seat.role for seat in seats)), (replace, *(seat.replaces for seat in seats))
+        roles, slots = (
+            (self._role, *(opponent.role for opponent in opponent_slots)),
+            (replace, *(opponent.replaces for opponent in opponent_slots)),
+        )
         self.core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._has_mask = output, settings.action_mask
@@ -244,7 +247,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     @one_at_a_time
     def set_opponents(self, opponents: Mapping[str, Sequence[Any]]) -> None:
-        """Replace the policies that play the other slots, from the next step on: to meet one's own former selves.
+        """Replace the policies that play the other slots, from the next step on: to meet one's own previous selves.
 
         Episodes that begin from now on draw from the new lists. In a running one the policy at the place that it drew
         plays on, so append to a list to change nothing for it; where there is no such place it draws anew. A captured

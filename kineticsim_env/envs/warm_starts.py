@@ -103,10 +103,10 @@ class WarmStarts:
     @torch.inference_mode(False)
     def clone(self, simulator: Simulator) -> WarmStarts:
         """Return the same warm starts in tensors of their own, for markets that go on from where these are."""
-        twin = WarmStarts(simulator, self._task)
-        twin.owner, twin.size = self.owner, self.size
+        clone = WarmStarts(simulator, self._task)
+        clone.owner, clone.size = self.owner, self.size
         if self._bank:
-            twin._bank = {name: tensor.clone() for name, tensor in self._bank.items()}
-            twin._banks.append(twin._bank)
-            simulator.engine.bind(twin._bank)
-        return twin
+            clone._bank = {name: tensor.clone() for name, tensor in self._bank.items()}
+            clone._banks.append(clone._bank)
+            simulator.engine.bind(clone._bank)
+        return clone

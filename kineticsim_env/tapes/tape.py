@@ -104,7 +104,7 @@ class Tape:
 
         Raises:
             MarketError: If a market has to stop.
-            RuntimeError: If the tape and the C++ engine differ, after any interval; no such tape is handed out.
+            RuntimeError: If the tape and the C++ engine differ, after any interval; no such tape is returned.
         """
         for number, market in enumerate(self._branch.markets):
             for rows in self.rows(number):

@@ -127,17 +127,17 @@ class Task:
 
     def _with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
         """Return the same task, of an environment whose observations show some settings in these columns."""
-        twin = copy.copy(self)
-        object.__setattr__(twin, "columns", columns)
-        return twin
+        clone = copy.copy(self)
+        object.__setattr__(clone, "columns", columns)
+        return clone
 
     def seen_in(self, observation: Any) -> Self:
         """Return the task as observations `[M, F]` show it: settings that differ as tensors `[M]`."""
-        twin = copy.copy(self) if self.columns else self
+        clone = copy.copy(self) if self.columns else self
         for name, (place, scale) in self.columns.items():
             value = observation[:, place] * scale
-            object.__setattr__(twin, name, value.round() if name in WHOLE else value)
-        return twin
+            object.__setattr__(clone, name, value.round() if name in WHOLE else value)
+        return clone
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits on slots."""

@@ -55,11 +55,11 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         Statistics that were shared with another wrapper are the copy's own. All wrappers around the environment have
         to be of this module.
         """
-        twin = copy.copy(self)
-        twin.env = self._inside("clone")()
+        clone = copy.copy(self)
+        clone.env = self._inside("clone")()
         kinds = (torch.Tensor, RunningMeanStd, spaces.Space)
-        vars(twin).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
-        return twin
+        vars(clone).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
+        return clone
 
     def _inside(self, call: str) -> Callable[..., Any]:
         """Return a method of what is inside, or raise TypeError if it has none."""

@@ -25,7 +25,7 @@ Market = Mapping[str, np.ndarray]  # series int64 [S], and "books": of each look
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
-    """Measure a market and its twin's series."""
+    """Measure a market and its clone's series."""
     engine = engines[int(rng.integers(len(engines)))]
     markets, long = int(rng.choice([1, 2, 4])), engine != "numpy" or rng.random() < 0.1
     intervals = int(rng.choice([1, 2, 30, 130, 230] if long else [1, 2, 12]))
@@ -35,12 +35,12 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     asked = {name: f"{name}({_arguments(name, prices[name])})" for name in names}
     group = [1, None, markets // 2 or 1][int(rng.integers(3))]
     try:
-        sim, twin = (ks.Simulator(config, markets, engine=engine, seed=seed) for _ in range(2))
+        sim, clone = (ks.Simulator(config, markets, engine=engine, seed=seed) for _ in range(2))
         chunk = [None, 1, 7, 64][int(rng.integers(4))]
         found = ks.measure(sim, intervals, asked, group=group, chunk=chunk, progress=False)
     except ks.MarketError:
         return
-    recorded = _recorded(twin, intervals)
+    recorded = _recorded(clone, intervals)
     size = markets if group is None else group
     for name in names:
         formula, pooled = FORMULAS[name]

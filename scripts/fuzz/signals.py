@@ -91,7 +91,7 @@ def _struck(call: Callable[[], Any], delay: float) -> bool:
 def _run(rng: np.random.Generator, engine: str) -> None:
     markets, seed = int(rng.choice([1, 3])), int(rng.integers(2**40))
     config = drawn.config(rng, markets)
-    sim, twin = (ks.Simulator(config, markets, engine=engine, seed=seed) for _ in range(2))
+    sim, clone = (ks.Simulator(config, markets, engine=engine, seed=seed) for _ in range(2))
     most = 100_000 if engine != "numpy" else 300
     record = ["last_price", "volume"] if rng.random() < 0.5 else []
     calls: list[Callable[[], Any]] = [
@@ -104,10 +104,10 @@ def _run(rng: np.random.Generator, engine: str) -> None:
         if len(set(times)) > 1:
             raise Failure(f"after Ctrl-C markets are at {times}", key=("signals", "t"))
         for _ in range(times[0] // 1000):
-            twin.run(1000)
+            clone.run(1000)
         if times[0] % 1000:
-            twin.run(times[0] % 1000)
-        pairs.compare(pairs.tensors_of(sim), pairs.tensors_of(twin), f"run on {engine} after Ctrl-C at {times[0]}")
+            clone.run(times[0] % 1000)
+        pairs.compare(pairs.tensors_of(sim), pairs.tensors_of(clone), f"run on {engine} after Ctrl-C at {times[0]}")
     except ks.MarketError:
         return
 

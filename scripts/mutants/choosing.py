@@ -24,7 +24,7 @@ CPP_TESTS = {  # lines of C++ have no contexts: the tests that compare engines, 
     "cpu/(orders|market)": "known_answers simulator_errors engines_agree worked_case",
     "agent|added_orders": "added_agents added_agents_reference added_agents_on_the_clock traders_examples",
     "levers": "levers known_answers second_model",
-    "events|comers|book|waiting": "known_answers events env_clock second_model trading clock_laws",
+    "events|book|waiting": "known_answers events env_clock second_model trading clock_laws",
     "environment": "task_values_agree scenarios added_agents_everywhere env_engines_agree env_clock",
     "task|step": "task_values_agree env_engines_agree env_clock rewards roles",
 }

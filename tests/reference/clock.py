@@ -118,7 +118,7 @@ class Reference(Market):
         return range(first, first + self.rules.events)
 
     def _order_at(self, g: int) -> Order | None:
-        """The order of the agent that comes at event g; None if that agent is silent."""
+        """The order of the agent that comes at event g; None if that agent is inactive."""
         pair = word(self.key, g >> 1, WHO)
         agent = scaled(bits(pair, 32 * (g & 1), 32), len(self.population.classes), 32)
         kind = self.population.classes[agent]

@@ -110,7 +110,7 @@ def _integer(name: str, value: Any) -> Any:
 
 
 class Population:
-    """Which class each agent index has: noise first, then momentum, makers, fundamental; the replaced are silent.
+    """Which class each agent index has: noise first, then momentum, makers, fundamental; the replaced are inactive.
 
     Behind them are the agents that the config adds, each as itself.
     """
@@ -122,16 +122,16 @@ class Population:
         self.counts = draw(rules, seed)
         self.classes: list[Any] = []
         for name, count in zip(CLASSES, self.counts, strict=True):
-            silent = rules.slots.count(name)
-            if rules.population == "fixed" and silent > count:
-                raise ValueError(f"{silent} slots replace a {name} agent, but there are {count}")
-            speaking = max(0, count - silent)
-            self.classes += [name] * speaking + [None] * (count - speaking)
+            inactive = rules.slots.count(name)
+            if rules.population == "fixed" and inactive > count:
+                raise ValueError(f"{inactive} slots replace a {name} agent, but there are {count}")
+            active = max(0, count - inactive)
+            self.classes += [name] * active + [None] * (count - active)
         self.added = agents_of(rules.agents, market)
         self.first_added = len(self.classes)
         for agent in self.added:
-            silent = rules.slots.count(agent.kind.name)
-            self.classes.append(agent if agent.place < rules.agents[agent.kind].count - silent else None)
+            inactive = rules.slots.count(agent.kind.name)
+            self.classes.append(agent if agent.place < rules.agents[agent.kind].count - inactive else None)
 
 
 def _fixed_counts(rules: Rules, seed: int) -> list[int]:
