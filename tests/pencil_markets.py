@@ -1,8 +1,8 @@
 """Two markets that can be followed with a pencil, on the plain reference of `tests/reference` or in an engine.
 
 In `inactive` the only agent is replaced by slot 0, so that only slots act. In `lone_maker` the only agent is a maker
-with half-spread 1 and one unit: in a book with its best prices at 7 and 9 it buys at 7 at every even event and sells at 9 at
-every odd one. Both are on a grid of 16 ticks, opened around 8.
+with half-spread 1 and one unit: in a book with its best prices at 7 and 9 it buys at 7 at every even event and sells at
+9 at every odd one. Both are on a grid of 16 ticks, opened around 8.
 """
 
 from __future__ import annotations

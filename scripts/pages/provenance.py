@@ -28,7 +28,11 @@ import kineticsim_env as ks
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ROOT / "examples" / "studies"
-OWN_HASH = ("gpu_report", "instruction_counts")  # say what they are of in their own way, which tests and CI compare
+OWN_HASH = (
+    "gpu_report",
+    "instruction_counts",
+    "mutants",
+)  # say what they are of in their own way, which tests and CI compare
 _LINE = "> Figures of `[^`]+` were measured under earlier rules .*\n"
 MARKED = re.compile(rf"^{_LINE}(?:>\n{_LINE})*\n", re.MULTILINE)
 
@@ -193,17 +197,17 @@ def notices(path: Path) -> set[str]:
 
 
 def pages(path: Path) -> list[Path]:
-    """Return the pages that show these results: a study's own, one with the beginning of their name, or naming them."""
+    """Return the pages that show these results: a study's own, those beside them that name them, those with a path."""
+    study = STUDIES in path.parents
+    named = rf'results\("{path.stem}", "{path.parent.name}"\)|\b{path.parent.name}/{re.escape(path.name)}\b'
+
+    def shows(page: Path, text: str) -> bool:
+        beside = page.parent == path.parent
+        own = study or f"{path.stem}_".startswith(f"{page.stem}_") or path.name in text
+        return beside and own or bool(re.search(named, text))
+
     tracked = [ROOT / page for page in _git("ls-files", "docs/*.md", "examples/studies/*.md").split()]
-    if STUDIES in path.parents:
-        named = re.compile(rf'results\("{path.stem}", "{path.parent.name}"\)|\b{re.escape(_said(path))}\b')
-        beside = [path.with_name("README.md")]
-    else:
-        named = re.compile(rf"\b{re.escape(path.name)}\b")
-        beside = [
-            page for page in tracked if page.parent == path.parent and f"{path.stem}_".startswith(f"{page.stem}_")
-        ]
-    return [page for page in tracked if page in beside or named.search(page.read_text())]
+    return [page for page in tracked if shows(page, page.read_text())]
 
 
 def _said(path: Path) -> str:
