@@ -110,6 +110,17 @@ def test_calls_on_the_clock(take, variant, seed):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_agents_of_every_class_come_where_a_learner_replaces_one(take, variant):
+    take(variant)
+    fields = dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | {"num_agents": 12, "interval": 60, "beat": 20}
+    fields |= {"num_levels": 32, "init_price": 16, **dict.fromkeys(("noise", "momentum", "maker", "fundamental"), 0.25)}
+    fields |= {"noise_spread": 6, "maker_half_spread": 2}
+    both, rng = Ensemble(fields, ("noise",), 1, 3, "cpu"), random.Random(variant)
+    for _ in range(5):
+        both.move(rng)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(10)))
 def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkeypatch):
     """Launches end between beats and begin there."""

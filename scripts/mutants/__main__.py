@@ -48,6 +48,7 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     progress = arguments.folder / ("again.jsonl" if arguments.again else "done.jsonl")
     if arguments.again:
+        progress.unlink(missing_ok=True)
         mutants = [each for each in json.loads(RESULTS.read_text())["mutants"] if each["outcome"] == "killed"]
     else:
         drawn = arguments.folder / "drawn.json"
@@ -96,6 +97,15 @@ def finished(progress: Path) -> dict[int, dict]:
     return {each["number"]: each for each in map(json.loads, lines)}
 
 
+def killers(mutant: dict) -> list[list[str]]:
+    """Return the test that has killed a mutant, and all its cases; where it is gone, tests for what is mutated."""
+    case = mutant["by"].partition(" (")[0]
+    file, _, name = case.partition("[")[0].partition("::")
+    if (ROOT / file).exists() and name in (ROOT / file).read_text():
+        return [[case], [case.partition("[")[0]]]
+    return cpp_parts(mutant) if mutant["file"].startswith("cuda/") else mentioning(mutant)
+
+
 def work(arguments: argparse.Namespace, mutants: list[dict], progress: Path) -> None:
     """Take mutants that no worker has taken, one after another, until there are none."""
     worker, covering = Worker(arguments.folder / f"worker{os.getpid()}", arguments.cache), None
@@ -112,7 +122,7 @@ def work(arguments: argparse.Namespace, mutants: list[dict], progress: Path) -> 
         if not lock.is_locked or index in finished(progress):
             continue
         if arguments.again:
-            parts = [[mutant["by"].partition(" (")[0]]]
+            parts = killers(mutant)
             mutant = mutant | {"was_by": mutant["by"]}
         elif is_cpp:
             parts = cpp_parts(mutant)
