@@ -36,7 +36,7 @@ GOALS = {
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "mutants": (["mutants"], ["cosmic-ray", "hypothesis", "pytest", "pytest-cov"]),
     "counts": ([], []),
-    "lint": (["test", "lint"], ["ruff", "ty"]),
+    "lint": (["test", "lint", "mutants"], ["ruff", "ty", "cosmic-ray"]),
     "docs": (
         ["docs"],
         ["furo", "matplotlib", "myst-parser", "sphinx", "sphinx-copybutton", "sphinx-gallery"],
