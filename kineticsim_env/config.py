@@ -8,6 +8,7 @@ and all of them together by `runtime/fields_together.py`; the presets are in `ru
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -240,7 +241,8 @@ class MarketConfig:
 
     @property
     def uses_levers(self) -> bool:
-        """Whether any market has a lever of docs/model.md on, regimes among them."""
+        """Whether any market has a lever of docs/model.md on, regimes among them. Deprecated: nothing asks for it."""
+        warnings.warn("MarketConfig.uses_levers goes with the next version", DeprecationWarning, stacklevel=2)
         off = {"rounding": "even", "reference": "mid", "taker_offset": 1, "tick_size": 1}
         names = (*off, "taker_fee", "tax", "collar", "regime_switch_prob")
         changed = any(np.any(np.asarray(getattr(self, name)) != off.get(name, 0)) for name in names)

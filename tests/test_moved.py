@@ -89,3 +89,10 @@ def test_other_names_are_refused_as_usual(module):
     with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
         _ = module.nothing
     assert not hasattr(module, "__wrapped__")
+
+
+@pytest.mark.parametrize(("fields", "has"), [({}, False), ({"collar": 4}, True), ({"rounding": "coin"}, True)])
+def test_a_property_that_nothing_asks_for_warns(fields, has):
+    with pytest.warns(DeprecationWarning, match="uses_levers goes with the next version") as said:
+        assert kineticsim_env.MarketConfig(**fields).uses_levers is has
+    assert said[0].filename == __file__

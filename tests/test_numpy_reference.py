@@ -1,4 +1,4 @@
-"""Known answers of the NumPy oracle: small enough to check by hand, or a law that no market may break."""
+"""Known answers of the NumPy engine: small enough to check by hand, or a law that no market may break."""
 
 import numpy as np
 import pytest

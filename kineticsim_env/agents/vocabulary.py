@@ -1,6 +1,6 @@
 """What a trader's function can name: what it sees of its market, what it owns, what it draws, and what it returns.
 
-cuda/model/agents.h has the same names for engines, engines/numpy/agents.py for the oracle; docs/model.md says what each
+cuda/model/agents.h has the same names for engines, engines/numpy/agents.py for NumPy; docs/model.md says what each
 of them is. Also how users' names are spelled in C++, and the error of a refused function.
 """
 

@@ -1,4 +1,4 @@
-"""Actions in the NumPy oracle: the quotes that each role's action asks for, and what blocks and targets have left.
+"""Actions in the NumPy engine: the quotes that each role's action asks for, and what blocks and targets have left.
 
 The part "Actions" of docs/environment.md; tasks.py calls `decode_actions` in every
 decision, and `forced_quotes` at a deadline.

@@ -1,4 +1,4 @@
-"""Agents of classes that users write, in the oracle: the Python function itself, one agent at a time, on `Int32`.
+"""Custom agents on the NumPy engine: the Python function itself, one agent at a time, on `Int32`.
 
 What an agent sees, owns, draws and returns is in docs/model.md, part "Agents that users write".
 """

@@ -1,4 +1,4 @@
-"""The NumPy engine: the oracle behind the same calls as the native engines.
+"""The NumPy engine: the rules behind the same calls as the native engines.
 
 `Simulator` and environments call `NumpyEngine`, whose `launch` takes markets in blocks that fit a cache: runs are in
 market.py, environments in tasks.py. This file alone has to do with what the engines share.
@@ -29,7 +29,7 @@ INFO = ("info", "episode_return", "episode_filled", "idle")
 
 
 class NumpyEngine(Engine):
-    """Hands NumPy views of CPU tensors to the oracle."""
+    """Runs the rules on NumPy views of CPU tensors."""
 
     name = "numpy"
 

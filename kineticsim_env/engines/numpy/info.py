@@ -1,4 +1,4 @@
-"""What is known of markets and slots after a decision, in the NumPy oracle: `info` of docs/environment.md.
+"""What is known of markets and slots after a decision, in the NumPy engine: `info` of docs/environment.md.
 
 tasks.py calls this where an environment asks for it. Everything is float64, which has each number as it is: prices in
 ticks, money in ticks x units, fees in thousandths of that.

@@ -1,4 +1,4 @@
-"""The readable oracle: docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
+"""docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
 `launch` of engine.py calls `run` with the fields of `struct Launch` (cuda/model/layout.h) for a block of markets, in
 which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.

@@ -1,4 +1,4 @@
-"""What slots see, in the NumPy oracle: the part "Observation" of docs/environment.md, feature by feature."""
+"""What slots see, in the NumPy engine: the part "Observation" of docs/environment.md, feature by feature."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a decision is worth, in the NumPy oracle: marked values, and the reward of each role.
+"""What a decision is worth, in the NumPy engine: marked values, and the reward of each role.
 
 The part "Rewards" of docs/environment.md; tasks.py calls `marked_value` and `rewards` after the auctions of
 a decision.

@@ -1,6 +1,6 @@
 """The stateless rules of docs/model.md as functions of NumPy arrays: random words, rounding, clearing, rationing.
 
-The other files build the oracle from them. Shapes: [m] a market, [m, L] a tick, [m, K] a slot.
+The other files build the engine from them. Shapes: [m] a market, [m, L] a tick, [m, K] a slot.
 """
 
 import numpy as np

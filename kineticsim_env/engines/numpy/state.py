@@ -1,4 +1,4 @@
-"""`Markets`: the state of some markets as NumPy arrays, and the names and numbers that all of the oracle shares.
+"""`Markets`: the state of some markets as NumPy arrays, and the names and numbers that all of this engine shares.
 
 Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
 """

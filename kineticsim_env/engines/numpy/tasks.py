@@ -1,4 +1,4 @@
-"""The environment's part of the NumPy oracle: docs/environment.md, for some markets at a time.
+"""The environment's part of the NumPy engine: docs/environment.md, for some markets at a time.
 
 `launch` of engine.py calls `step` and `reset`. This file has what happens in which order; what actions mean, what is
 paid and what is seen stand in actions.py, rewards.py and observations.py. Floats are float32, rounded
