@@ -283,7 +283,7 @@ def test_shares_that_sum_to_one_stay_to_the_bit():
     assert found[2].tolist() == [(0.7 + 4e-7) / (1 + 4e-7), 0.3 / (1 + 4e-7), 0, 0]
     mixed = ks.MarketConfig(noise=[0.7, 0.7 + 4e-7], momentum=0.3, maker=0, fundamental=0)
     assert mixed.momentum.tolist() == [0.3, 0.3 / (1 + 4e-7)] and mixed.maker == 0 and mixed.fundamental == 0
-    with pytest.raises(ValueError, match=r"shares that sum to 1\.000001999"):
+    with pytest.raises(ValueError, match=r"expected shares that sum to 1, .*got 1\.000001999"):
         ks.MarketConfig(noise=[0.7, 0.7 + 2e-6])
 
 
