@@ -223,15 +223,13 @@ def test_classes_that_nobody_can_import():
     config = PRESET.replace(agents={hidden: 1})
     ks.Simulator(copy.deepcopy(config), 1, engine="numpy").run(2)
     stored = plain_fields(config)
-    message = (
-        "expected a class that .*test_added_agents_configs has at its top level, .*got .*, and no 'hidden' is there"
-    )
+    message = "expected a class that can be imported, got '.*:hidden': .*configs has no such name at its top level"
     with pytest.raises(ValueError, match=message):
         make_config(stored)
     with pytest.raises(pickle.PicklingError, match=message):
         pickle.dumps(config)
     wrong = {
-        "__main__:nobody": "this one was declared in a notebook or a script; write it into a file of its own",
+        "__main__:nobody": "it was declared in a notebook or a script; write it into a file of its own",
         "nowhere:nobody": "a class that can be imported, .*no module 'nowhere' is found: put the folder of",
         "agent_classes:CLASSES": r"expected what ks.agent has made, got .*, which is \(<agent ",
         "agent_classes": "expected module:name of a class",
@@ -340,7 +338,9 @@ def test_processes_that_are_spawned(tmp_path):
         make_config(stored)
     sys.path.append(str(tmp_path))
     try:
-        with pytest.raises(ValueError, match="'__main__:own_one', and no 'own_one' is there.*notebook or a script"):
+        with pytest.raises(
+            ValueError, match="expected a class that can be imported, got '__main__:own_one': .*notebook or a script"
+        ):
             make_config(stored)
         del stored["agents"]["__main__:own_one"]
         assert make_config(stored).added_agents == 3

@@ -439,7 +439,10 @@ def test_deep_and_binary_files_are_refused(tmp_path, capsys):
         assert command.main(["report", str(path), "--output", str(tmp_path / "out")]) == 2
         assert f"error: {path}: this is no file of measurements" in capsys.readouterr().err
     assert command.main(["report", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
-    assert f"error: {tmp_path}: cannot be read (Is a directory)" in capsys.readouterr().err
+    assert (
+        f"error: {tmp_path}: expected measurements, got a file that cannot be read (Is a directory)"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_projects_own_files_are_allowed():

@@ -442,7 +442,7 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
                 "config": STILL,
                 "randomise": {"scenarios": {**STILL.to_dict(), "fee": [0, 1], "task.block_qty": [5, 6, 7]}},
             },
-            r"got 3 values of task.block_qty, allowed are 2, one per scenario",
+            r"expected 2, one per scenario, got 3 values of task.block_qty",
         ),
         (
             "MarketMaking",

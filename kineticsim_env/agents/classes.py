@@ -190,7 +190,7 @@ def find_class(path: str) -> AgentClass:
             "the folder of its file on sys.path (PYTHONPATH), or import the file before"
         ) from error
     except AttributeError as error:
-        raise ValueError(f"agents: expected {_told(module)}, got {path!r}, and no {name!r} is there") from error
+        raise ValueError(f"agents: expected a class that can be imported, got {path!r}: {_told(module)}") from error
     if not isinstance(found, AgentClass):
         raise ValueError(f"agents: expected what ks.agent has made, got {path!r}, which is {show(found)}")
     return found
@@ -220,10 +220,10 @@ def _told(module: str) -> str:
     """Say how a class is declared so that another process finds it."""
     if module == "__main__":
         return (
-            "a class that can be imported: this one was declared in a notebook or a script; write it into a file of "
-            "its own, such as my_traders.py, and import it from there"
+            "it was declared in a notebook or a script; write it into a file of its own, such as my_traders.py, and "
+            "import it from there"
         )
-    return f"a class that {module} has at its top level, not within a function"
+    return f"{module} has no such name at its top level, outside of functions"
 
 
 def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:

@@ -1,11 +1,9 @@
-r"""Draw mechanical mutants by seed, run the tests that cover each, and record which test kills it (docs/mutants.json).
+"""Draw mechanical mutants by seed, run the tests that cover each, and record which test kills it (docs/mutants.json).
 
-```
-python -m pytest -m "not slow" --cov=kineticsim_env --cov-context=test --cov-report= \
-    -o junit_duration_report=total --junitxml=junit.xml tests
-python -m scripts.mutants            # draws, runs, and goes on with what was begun
-python -m scripts.mutants --again    # whether each killer on record still kills its mutant
-```
+`make mutants` first runs the tests with coverage, which tests cover a line being read from that.
+
+    python -m scripts.mutants            # draws, runs, and goes on with what was begun
+    python -m scripts.mutants --again    # whether each killer on record still kills its mutant
 """
 
 import argparse

@@ -192,7 +192,7 @@ def notices(path: Path) -> set[str]:
     for rules in stamps(json.loads(path.read_text())):
         if others := [part for part, then in rules["parts"].items() if part not in PARTS or then != digest(part)]:
             said = f"({rules['date']}, commit {rules['commit']}) of {', '.join(others)}; they may differ."
-            lines.add(f"> Figures of `{_said(path)}` were measured under earlier rules {said}")
+            lines.add(f"> Figures of `{path.name}` were measured under earlier rules {said}")
     return lines
 
 
@@ -208,10 +208,6 @@ def pages(path: Path) -> list[Path]:
 
     tracked = [ROOT / page for page in _git("ls-files", "docs/*.md", "examples/studies/*.md").split()]
     return [page for page in tracked if shows(page, page.read_text())]
-
-
-def _said(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}" if STUDIES in path.parents else path.name
 
 
 def _git(*words: str) -> str:

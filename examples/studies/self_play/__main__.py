@@ -1,8 +1,6 @@
-"""Keep runs of examples/self_play_makers.py, draw the last one's payoffs, and fill README.md with them.
+"""`python -m examples.studies.self_play RUN ...` keeps runs of examples/self_play_makers.py, and fills README.md.
 
-    python -m examples.studies.self_play runs/self_play_makers runs/self_play_seed2 runs/self_play_gpu
-
-Without folders the page is filled from results.json, which has every figure of the runs.
+It draws the last one's payoffs. Without folders the page is filled from results.json, which has every figure of the runs.
 """
 
 from __future__ import annotations
@@ -32,7 +30,8 @@ def rounded(value: Any) -> Any:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Read the runs, keep them beside the page, draw the picture and fill the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    prog, kind = f"python -m examples.studies.{NAME}", argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__, formatter_class=kind)
     parser.add_argument("runs", nargs="*", type=Path, help="folders of runs; the last is shown in full")
     parser.add_argument("--output", type=Path, default=STUDIES / NAME, help="folder of the page (default: the study's)")
     options = parser.parse_args(words)
