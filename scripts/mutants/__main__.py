@@ -1,6 +1,6 @@
 """Draw mechanical mutants by seed, run the tests that cover each, and record which test kills it (docs/mutants.json).
 
-`make mutants` first runs the tests with coverage, which tests cover a line being read from that.
+`make mutants` runs the tests with coverage before, from which it reads what covers a line.
 
     python -m scripts.mutants            # draws, runs, and goes on with what was begun
     python -m scripts.mutants --again    # whether each killer on record still kills its mutant
