@@ -1,6 +1,6 @@
 """`python -m examples.studies.self_play RUN ...` keeps runs of examples/self_play_makers.py, and fills README.md.
 
-It draws the last one's payoffs. Without folders it fills the page from results.json, which has every figure of the runs.
+It draws the last one's payoffs. Without folders it fills the page from results.json, which has all figures of the runs.
 """
 
 from __future__ import annotations
