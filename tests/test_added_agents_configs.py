@@ -388,7 +388,7 @@ def test_agents_on_the_command_line(traders, tmp_path, capsys):
     ("word", "message"),
     [
         ("{folder}/none.py:x=3", "agents: expected a file of Python, got '.*none.py', and there is no such file"),
-        ("{file}:nobody=3", "got '.*:nobody', and no 'nobody' is there; .* has chartist, idle"),
+        ("{file}:nobody=3", "expected a class that can be imported, got '.*:nobody': .*; .* has chartist, idle"),
         ("{file}:NUMBER=3", "expected what ks.agent has made, got .*, which is 3"),
         ("{file}:chartist", "expected FILE.py:NAME=COUNT or MODULE:NAME=COUNT"),
         ("{file}:chartist=", "expected FILE.py:NAME=COUNT"),

@@ -27,7 +27,8 @@ def varied(draw, base):
     (config, markets, task, roles), kwargs, seed, steps = draw(base)
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     config = config.replace(inventory_limit=None)
-    fixed = {"inventory_limit": 40, "max_target": 40, "max_qty": 30, "forced_qty": min(task.forced_qty, 30)}
+    forced_qty = min(task.forced_qty, 30, int(np.min(config.max_quote_qty)))  # more than is quoted is refused
+    fixed = {"inventory_limit": 40, "max_target": 40, "max_qty": 30, "forced_qty": forced_qty}
     names = draw(st.lists(st.sampled_from([*VALUES, "inventory_limit"]), min_size=1, unique=True))
     drawn = names[: len(names) // 2] if kwargs["randomise"] else []
     arrays = {}
