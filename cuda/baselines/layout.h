@@ -1,5 +1,5 @@
 // layout.h of the baselines: the argument of their launches, and one agent's order of the rules in model/market.h, which they
-// share: they differ only in how they execute. kineticsim_env/benchmarks/cuda_backends.py reads the struct from this text. The
+// share: they differ only in how they execute. scripts/benchmarks/cuda_backends.py reads the struct from this text. The
 // baselines run the preset "paper" alone: no options, no slots, one set of parameters for all markets, market m seeded with
 // seed + m. M markets, L levels, A agents.
 #pragma once
