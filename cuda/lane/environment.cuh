@@ -61,7 +61,13 @@ struct LaneEnvironment : LaneStep {
     trades &= exists;
   }
 
-  KS_ON_LANE MarketParams params() const { return with_constants(launch.params[m * launch.params_stride]); }
+  // A copy of a market's row; its padding is set, as registers would carry it from one width to the other.
+  static KS_ON_LANE MarketParams copy_of(const MarketParams& row) {
+    MarketParams p = with_constants(row);
+    for (int32_t& unread : p.levers.padding) unread = 0;
+    return p;
+  }
+  KS_ON_LANE MarketParams params() const { return copy_of(launch.params[m * launch.params_stride]); }
 
   // The task as this lane's slot has it.
   KS_ON_LANE SlotTask slot_task() const { return SlotTask(launch, task, m); }
@@ -212,7 +218,7 @@ struct LaneEnvironment : LaneStep {
     if (part.restarts) {
       market.key = episode_key(launch.seed[m], episode + 1);
       opening = opening_of(launch, task, m, market.key, episode + 1);
-      if (task.scenarios > 0) market.p = with_constants(launch.scenario_params[opening.scenario]);
+      if (task.scenarios > 0) market.p = copy_of(launch.scenario_params[opening.scenario]);
     }
     if (task.bank_size > 0) {
       if (!tile.load_warm_starts(ballot(part.restarts), opening.bank_row)) return false;

@@ -58,7 +58,6 @@ constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of sev
 #endif
 KS_RULE MarketParams with_constants(const MarketParams& row) {
   MarketParams p = row;
-  for (int32_t& unread : p.levers.padding) unread = 0;  // else a lane carries it from its 16-bit step to its 32-bit one
   KS_PARAMETER_CONSTANTS;
   return p;
 }
