@@ -72,6 +72,7 @@ HOST_KERNELS |= {
     for name, flags in HOST_KERNELS.items()
     for number, levers in ((1, "rounding"), (2, "levers"))
 }
+HOST_KERNELS["shared markets"] = ["events_on_host.cpp", "-fno-strict-aliasing"]
 ADDED = {"agents": CLASSES, "small agents": SMALL_CLASSES}  # of agent_classes.py, in their order
 _LANES_OF_A_WARP = [flag for flag in HOST_KERNELS["lanes and deadlines"] if "DEADLINES" not in flag]  # only with a text
 _WITH_TEXT = HOST_KERNELS | {

@@ -36,6 +36,13 @@ struct CoreMarket : Market<kLevers> {
     return FeatureRows<kRow>::final_of(launch, m * slots, ended);
   }
 
+  template <int kRow>
+  FeatureRows<kRow> opening_rows() const {
+    return FeatureRows<kRow>::next_of(launch, m * slots);
+  }
+  static void meet() {}
+  static bool leads() { return true; }
+
   void read_parameters() {
     if constexpr (kLevers) p = launch.params[m];
   }

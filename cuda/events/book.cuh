@@ -48,6 +48,8 @@ struct EventBook {
   using Cell = typename Width::Cell;
   using Row = Column<Cell, Width>;
   using Bits = OccupiedBits;
+  using Lanes = typename Width::Lanes;  // those that share the market
+  static constexpr int kLanes = Lanes::kLanes;
 
   Row row;                    // by tick
   Column<Bits, Width> bits;   // by place, a side's words after the other's
@@ -77,6 +79,7 @@ struct EventBook {
 
   // The market's own book, in global memory.
   KS_ON_LANE uint32_t load_own(const Launch& launch, int64_t m) {
+    if constexpr (kLanes > 1) return load_together(launch.bid + m * levels, launch.ask + m * levels);
 #if KS_TOGETHER
     if constexpr (Width::kMarkets == kLaneCount) {
       if (all_lanes_are_here()) {
@@ -89,6 +92,7 @@ struct EventBook {
     return load(launch.bid + m * levels, launch.ask + m * levels);
   }
   KS_ON_LANE void store_own(const Launch& launch, int64_t m) {
+    if constexpr (kLanes > 1) return store_together(launch.bid + m * levels, launch.ask + m * levels);
 #if KS_TOGETHER
     if constexpr (Width::kMarkets == kLaneCount) {
       if (all_lanes_are_here()) {
@@ -135,6 +139,7 @@ struct EventBook {
 
   // Take up a book. Returns what rests on either side at most; with more than a cell can hold, the row is not to be used.
   KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {
+    if constexpr (kLanes > 1) return load_together(bid, ask);
     const int32_t chunk = min_of(levels, 32), group = group_bits();
     uint32_t bids = 0, asks = 0;
     stored = 0;
@@ -170,11 +175,21 @@ struct EventBook {
 
   // The book of an episode's beginning.
   KS_ON_LANE void open(int32_t price, int32_t depth) {
-    for (int tick = 0; tick < levels; ++tick) row[tick] = 0;
-    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    Lanes::sync();
+    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) row[tick] = 0;
+    if (Lanes::leads())
+      for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    Lanes::sync();
     find_best();
-    if (depth > 0) rest(flip(price - 1, 0), depth, 0), rest(flip(price + 1, 1), depth, 1);
+    Lanes::sync();
+    if (depth > 0 && Lanes::leads()) rest(flip(price - 1, 0), depth, 0), rest(flip(price + 1, 1), depth, 1);
+    share();
     replace_all();
+  }
+  // The other lanes that share the market see what the first has done.
+  KS_ON_LANE void share() {
+    Lanes::sync();
+    best = {{Lanes::from_first(best.at[0]), Lanes::from_first(best.at[1])}};
   }
   // What is stored is another book.
   KS_ON_LANE void replace_all() { stored = 0xffffffffu; }
@@ -226,10 +241,11 @@ struct EventBook {
   KS_ON_LANE int64_t larger_total() const {
     int64_t bids = 0, asks = 0;
 #pragma unroll 4
-    for (int tick = 0; tick < levels; ++tick) {
+    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) {
       const int32_t q = row[tick];
       bids += max_of(q, 0), asks += max_of(-q, 0);
     }
+    bids = Lanes::sum(bids), asks = Lanes::sum(asks);
     return bids > asks ? bids : asks;
   }
   KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
@@ -275,6 +291,7 @@ struct EventBook {
 
   // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
   KS_ON_LANE void cancel(int32_t threshold, uint64_t key, int64_t beat) {
+    if constexpr (kLanes > 1) return cancel_together(threshold, key, beat);
     const uint64_t counter = word_counter(key, beat, kCancelWord);
     for (int i = 0; i < 2 * words; ++i) {
       const int32_t side = i >= words;
@@ -298,6 +315,7 @@ struct EventBook {
   // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0). What goes to worse places goes first,
   // and the worst of it before all else, so that nothing is written over.
   KS_ON_LANE void shift(int32_t by) {
+    if constexpr (kLanes > 1) return shift_together(by);
     const int32_t worsens = by > 0 ? 0 : 1;
     for (int w = words - 1; w >= 0; --w) {
       Bits left = take_word(w, worsens);
@@ -311,6 +329,86 @@ struct EventBook {
       for (Bits left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
         move(kWordBits * w + lowest_bit(left) - lead, by, 1 - worsens);
     find_best();
+  }
+
+  // Where several lanes share the market ----------------------------------------------------------------------------------
+
+  KS_ON_LANE uint32_t load_together(const int32_t* bid, const int32_t* ask) {
+    const int32_t group = group_bits();
+    uint32_t bids = 0, asks = 0;
+    stored = 0;
+    Lanes::sync();
+#pragma unroll 4
+    for (int tick = 4 * Lanes::lane(); tick < levels; tick += 4 * kLanes) {
+      const Four b = four_at(bid + tick), a = four_at(ask + tick);
+      row[tick] = b.a - a.a, row[tick + 1] = b.b - a.b, row[tick + 2] = b.c - a.c, row[tick + 3] = b.d - a.d;
+      bids += (uint32_t)b.a + b.b + b.c + b.d, asks += (uint32_t)a.a + a.b + a.c + a.d;
+      stored |= (uint32_t)((b.a | b.b | b.c | b.d | a.a | a.b | a.c | a.d) != 0) << (tick >> group);
+    }
+    stored = Lanes::any(stored), bids = Lanes::sum(bids), asks = Lanes::sum(asks);
+    mark_all();
+    return bids > asks ? bids : asks;
+  }
+  // Bits and best places, of the row as it is.
+  KS_ON_LANE void mark_all() {
+    Lanes::sync();
+    if (Lanes::leads())
+      for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    const int32_t chunk = min_of(levels, 32);
+    for (int first = 0; first < levels; first += chunk) {
+      uint32_t bids = 0, asks = 0;
+#pragma unroll
+      for (int i = 0; i < 32; i += kLanes) {
+        const int32_t q = i + Lanes::lane() < chunk ? row[first + i + Lanes::lane()] : 0;
+        bids |= Lanes::ballot(q > 0) << i, asks |= Lanes::ballot(q < 0) << i;
+      }
+      if (!Lanes::leads()) continue;
+      mark_chunk(0, levels - first - chunk, reversed_bits(bids) >> (32 - chunk));
+      mark_chunk(1, first, asks);
+    }
+    Lanes::sync();
+    find_best();
+  }
+  KS_ON_LANE void store_together(int32_t* bid, int32_t* ask) {
+    const int32_t group = group_bits();
+    uint32_t rests = 0;
+    Lanes::sync();
+    for (int tick = 4 * Lanes::lane(); tick < levels; tick += 4 * kLanes)
+      rests |= (uint32_t)((row[tick] | row[tick + 1] | row[tick + 2] | row[tick + 3]) != 0) << (tick >> group);
+    rests = Lanes::any(rests);
+    for (int tick = 4 * Lanes::lane(); tick < levels; tick += 4 * kLanes) {
+      if (!((stored | rests) >> (tick >> group) & 1)) continue;
+      const int32_t a = row[tick], b = row[tick + 1], c = row[tick + 2], d = row[tick + 3];
+      put_four(bid + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
+      put_four(ask + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
+    }
+    stored = rests;
+  }
+  // Two ticks at a time, which share a word.
+  KS_ON_LANE void cancel_together(int32_t threshold, uint64_t key, int64_t beat) {
+    const uint64_t counter = word_counter(key, beat, kCancelWord);
+    Lanes::sync();
+    for (int tick = 2 * Lanes::lane(); tick < levels; tick += 2 * kLanes) {
+      const int32_t even = row[tick], odd = row[tick + 1];
+      if ((even | odd) == 0) continue;
+      const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
+      row[tick] = after_loss(even, threshold, low_half(word), even < 0);
+      row[tick + 1] = after_loss(odd, threshold, high_half(word), odd < 0);
+    }
+    mark_all();
+  }
+  KS_ON_LANE void shift_together(int32_t by) {
+    Lanes::sync();
+    const int32_t last = (levels - 1) / kLanes * kLanes;
+    for (int32_t i = 0; i <= last; i += kLanes) {  // what is read has not been written yet
+      const int32_t tick = (by > 0 ? i : last - i) + Lanes::lane();
+      const int64_t from = (int64_t)tick + by;
+      const int32_t q = from >= 0 && from < levels ? row[(int32_t)from] : 0;
+      Lanes::sync();
+      if (tick < levels) row[tick] = q;
+      Lanes::sync();
+    }
+    mark_all();
   }
 
  private:

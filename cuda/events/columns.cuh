@@ -6,7 +6,7 @@
 // as many instructions, so it has words of 32.
 #pragma once
 
-#include "lane/lanes.cuh"
+#include "lane/group.cuh"
 
 namespace ks {
 
@@ -19,17 +19,26 @@ constexpr int kWordBits = 8 * sizeof(OccupiedBits);
 
 struct WideColumns {
   using Cell = int32_t;
+  using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount;
 };
 struct HalfColumns {
   using Cell = int32_t;
+  using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount > 1 ? kLaneCount / 2 : 1;
 };
 struct NarrowColumns {
   using Cell = short;
+  using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount;
 };
-
+// Few markets of a warp, each with some lanes.
+template <int kLanes>
+struct SharedColumns {
+  using Cell = int32_t;
+  using Lanes = Group<kLanes>;
+  static constexpr int kMarkets = kLaneCount / kLanes;
+};
 template <typename T, typename Width>
 struct Column {
   T* at;

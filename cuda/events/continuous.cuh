@@ -19,6 +19,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
       Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
+  using Lanes = typename Base::Lanes;
 
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
   int64_t taken;  // what takers have bought in this interval, less what they have sold; counted if it is recorded
@@ -104,6 +105,69 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded. kAdded: users have added agents.
   template <bool kPlain, bool kAdded>
   KS_ON_LANE bool take_events(uint32_t until) {
+    if constexpr (Lanes::kLanes > 1) {
+      bool goes_on = true;
+      if constexpr (kAdded) {
+        Lanes::sync();
+        if (Lanes::leads()) goes_on = take_events_alone<kPlain, kAdded>(until);
+      } else {
+        goes_on = take_drawn_events<kPlain>(until);
+      }
+      share();
+      return Lanes::from_first(goes_on);
+    } else {
+      return take_events_alone<kPlain, kAdded>(until);
+    }
+  }
+
+  // Those of the lanes that share the market draw events, and the first of them matches these.
+  template <bool kPlain>
+  KS_ON_LANE bool take_drawn_events(uint32_t until) {
+    const RegimeParams now = this->now;
+    const Pricing pricing = this->pricing;
+    const bool has_value = p.num_fundamental > 0;
+    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
+    Touch touch = {book, last_tick, 0, 0};
+    DrawnArrival* const drawn = this->drawn;
+    bool goes_on = true;
+    for (uint32_t e = (uint32_t)g; e != until;) {
+      const int count = min_of((int)(until - e), kDrawnTogether);
+      Lanes::sync();
+      for (int i = Lanes::lane(); i < count; i += Lanes::kLanes) {
+        ArrivalBlock one;
+        one.draw(p, now, ret, key, e + i, 1, false, 0);
+        drawn[i] = ks::drawn(one.at(0));
+      }
+      Lanes::sync();
+      if (Lanes::leads()) {
+        DrawnArrival next = drawn[0];
+#pragma unroll 1
+        for (int i = 0; i < count && goes_on; ++i) {
+          Arrival a = next.arrival();
+          next = drawn[min_of(i + 1, count - 1)];
+          const int32_t mid = mid2_of(touch);
+          if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
+          goes_on = take_order<kPlain>(touch, pricing, a, mid, a.sells);
+        }
+      }
+      e += count;
+    }
+    if (goes_on) put_back(touch);
+    return goes_on;
+  }
+
+  // What the first of the lanes that share the market has changed.
+  KS_ON_LANE void share() {
+    if constexpr (Lanes::kLanes > 1) {
+      book.share();
+      slots.template share<Lanes>();
+      last_tick = Lanes::from_first(last_tick), volume = Lanes::from_first(volume), error = Lanes::from_first(error);
+      if (kWithSeries) taken = Lanes::from_first(taken);
+    }
+  }
+
+  template <bool kPlain, bool kAdded>
+  KS_ON_LANE bool take_events_alone(uint32_t until) {
     const RegimeParams now = this->now;
     const Pricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
@@ -311,6 +375,17 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
   KS_ON_LANE bool take_quotes(const Quote* fresh) {
+    if constexpr (Lanes::kLanes > 1) {
+      bool goes_on = true;
+      Lanes::sync();
+      if (Lanes::leads()) goes_on = take_quotes_alone(fresh);
+      share();
+      return Lanes::from_first(goes_on);
+    } else {
+      return take_quotes_alone(fresh);
+    }
+  }
+  KS_ON_LANE bool take_quotes_alone(const Quote* fresh) {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);

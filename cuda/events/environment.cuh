@@ -18,6 +18,8 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
       : Base(launch, m, memory) {}
 
+  using Lanes = typename Base::Lanes;
+
   KS_ON_LANE int slot_count() const { return slots.count(); }
   KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k]; }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
@@ -31,12 +33,23 @@ struct EventEnvironmentMarket : EventRun<Market> {
 
   template <int kRow>
   KS_ON_LANE auto feature_rows(bool ended) const {
+    if constexpr (Base::Lanes::kLanes > 1) return FeatureParts<kRow, typename Base::Lanes>(launch, this->m, ended);
+    else
 #if KS_TOGETHER
     return FeatureColumns<kRow>(launch, this->m, ended, this->features);
 #else
     return FeatureRows<kRow>::final_of(launch, this->m * slots.count(), ended);
 #endif
   }
+
+  template <int kRow>
+  KS_ON_LANE auto opening_rows() const {
+    if constexpr (Lanes::kLanes > 1) return FeatureParts<kRow, Lanes>(launch, this->m, false, true);
+    else return FeatureRows<kRow>::next_of(launch, this->m * slots.count());
+  }
+  // The lanes that share the market.
+  KS_ON_LANE void meet() const { Lanes::sync(); }
+  KS_ON_LANE bool leads() const { return Lanes::leads(); }
 
   KS_ON_LANE void read_parameters() { this->p = with_constants(launch.params[this->m]); }
   // These return false where the book does not fit; then nothing but the book has changed.

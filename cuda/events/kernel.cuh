@@ -10,18 +10,24 @@
 #include "events/environment.cuh"
 #include "model/plan.h"
 
+#ifndef KS_SHARE
+#define KS_SHARE 1
+#endif
+
 namespace ks {
 
 // Where a lane's numbers are in its warp's shared memory.
 template <typename Width>
 KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continuous) {
   using Cell = typename Width::Cell;
-  const int words = words_of_bits(levels, kWordBits) * Width::kMarkets, column = this_lane() % Width::kMarkets;
+  const int words = words_of_bits(levels, kWordBits) * Width::kMarkets;
+  const int column = this_lane() / Width::Lanes::kLanes % Width::kMarkets;
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
   Cell* const rows = reinterpret_cast<Cell*>(shared + (continuous ? 2 : 3) * words) + column;
   const int row = levels * Width::kMarkets;
   float* const features = reinterpret_cast<float*>(shared + event_ints(levels, continuous, false));
-  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words, features};
+  DrawnArrival* const drawn = reinterpret_cast<DrawnArrival*>(rows - column + row) + column * kDrawnTogether;
+  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words, features, drawn};
 }
 
 template <int kSlots, typename Width>
@@ -53,10 +59,15 @@ KS_CALLED_ON_LANE void play_wide(const Launch& launch, int64_t m, int* shared, E
 // A warp's markets, from `first` on.
 template <bool kContinuous, int kSlots>
 KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
-  const int64_t m = first + this_lane();
+  const int64_t m = first / KS_SHARE + this_lane() / KS_SHARE;
   EventPlace place = {};
   bool left = m < launch.markets && !leaves_alone(launch, m);
-  if constexpr (kContinuous) {
+  if constexpr (kContinuous && KS_SHARE > 1) {
+    sync_warp();  // what a lane has stored may be what another asks for
+    using Columns = SharedColumns<KS_SHARE>;
+    using Market = typename EventMarketOf<true, kSlots, Columns>::type;
+    if (left) play_events<Market>(launch, m, event_memory<Columns>(shared, KS_LEVELS, true), place);
+  } else if constexpr (kContinuous) {
     using Market = typename EventMarketOf<true, kSlots, NarrowColumns>::type;
     if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, true), place);
     for (int half = 0; half < 2 && ballot(left) != 0; ++half) {

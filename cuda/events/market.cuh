@@ -20,6 +20,7 @@ struct EventMemory {
   typename Width::Cell* waiting[2];
   OccupiedBits* waiting_bits;
   float* features;  // of an environment on a GPU, for all markets of its warp
+  DrawnArrival* drawn;  // of kDrawnTogether events, where lanes share a market
 };
 
 template <bool kContinuous, int kSlots, typename Width>
@@ -42,13 +43,15 @@ struct EventMarket : MarketNumbers {
   bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
   float* const features;   // where a warp has them before they are written
+  DrawnArrival* const drawn;
+  using Lanes = typename Width::Lanes;  // those that share this market
 
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
   static constexpr int64_t kNarrowMost = 1 << 15;
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), features(memory.features) {
+        book(memory.row, memory.bits, KS_LEVELS), features(memory.features), drawn(memory.drawn) {
     load();
   }
 

@@ -50,6 +50,24 @@ struct EventSlots {
     }
   }
 
+  // As the first lane of those that share the market has them.
+  template <typename Lanes>
+  KS_ON_LANE void share() {
+    for (int k = 0; k < count(); ++k) {
+      Quote& quote = quotes[k];
+      quote = {Lanes::from_first(quote.bid_price), Lanes::from_first(quote.bid_qty), Lanes::from_first(quote.ask_price),
+               Lanes::from_first(quote.ask_qty)};
+      Account& account = accounts[k];
+      account = {Lanes::from_first(account.cash), Lanes::from_first(account.inventory), Lanes::from_first(account.fees)};
+      for (int side = 0; side < 2; ++side) {
+        aheads[k].at[side] = Lanes::from_first(aheads[k].at[side]);
+        moments[k].at[side] = Lanes::from_first(moments[k].at[side]);
+      }
+      bought[k] = Lanes::from_first(bought[k]), sold[k] = Lanes::from_first(sold[k]);
+    }
+    best = {{Lanes::from_first(best.at[0]), Lanes::from_first(best.at[1])}};
+  }
+
   KS_ON_LANE void begin_decision() {
     for (int k = 0; k < count(); ++k) bought[k] = sold[k] = 0;
   }

@@ -15,6 +15,47 @@
 #define KS_TOGETHER 0
 #endif
 
+namespace ks {
+
+// An observation of a market that several lanes share: each keeps some of its columns until a row is whole. Used as FeatureRows
+// (model/environment.h) is.
+template <int kRow, typename Lanes>
+struct FeatureParts {
+  static constexpr int kEach = (kRow + Lanes::kLanes - 1) / Lanes::kLanes;
+  float *to, *copy;
+  int length;
+  float mine[kEach];
+
+  KS_ON_LANE FeatureParts(const Launch& launch, int64_t m, bool ended, bool is_next = false) {
+    length = kRow + extra_columns(launch);
+    const int64_t first = m * launch.slots * length;
+    to = (is_next ? launch.observation : launch.final_observation) + first;
+    copy = is_next || ended ? nullptr : launch.observation + first;
+  }
+  KS_ON_LANE void write(int i, float feature) { mine[i / Lanes::kLanes] = i % Lanes::kLanes == Lanes::lane() ? feature : mine[i / Lanes::kLanes]; }
+  KS_ON_LANE void begin_slot(int k) {
+    if (k == 0) return;
+    to += length, copy += copy ? length : 0;
+  }
+  KS_ON_LANE void write_own(int i, float feature) { write(i, feature); }
+  KS_ON_LANE void end_slot(int) const {
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int i = n * Lanes::kLanes + Lanes::lane();
+      if (i < kRow) put(i, mine[n]);
+    }
+  }
+  KS_ON_LANE void write_extra(int, int i, float feature) const { put(kRow + i, feature); }
+
+ private:
+  KS_ON_LANE void put(int i, float feature) const {
+    to[i] = feature;
+    if (copy) copy[i] = feature;
+  }
+};
+
+}  // namespace ks
+
 #if KS_TOGETHER
 namespace ks {
 

@@ -14,6 +14,9 @@ struct alignas(16) Four {  // numbers that one instruction loads or stores
 
 #define KS_ON_LANE __device__ __forceinline__
 #define KS_CALLED_ON_LANE __device__ __noinline__
+#define KS_SYNC_LANES(mask) __syncwarp(mask)
+#define KS_BALLOT_LANES(mask, holds) __ballot_sync(mask, holds)
+#define KS_SHUFFLE_LANES(mask, x, lane) __shfl_sync(mask, x, lane)
 constexpr int kLaneCount = kWarpLanes;
 KS_ON_LANE int this_lane() { return threadIdx.x % kLaneCount; }
 KS_ON_LANE void sync_warp() { __syncwarp(); }
@@ -40,6 +43,9 @@ KS_ON_LANE void add_to(int32_t* place, int32_t x) {
 
 #define KS_ON_LANE inline
 #define KS_CALLED_ON_LANE inline
+#define KS_SYNC_LANES(mask)
+#define KS_BALLOT_LANES(mask, holds) (holds)
+#define KS_SHUFFLE_LANES(mask, x, lane) (x)
 constexpr int kLaneCount = 1;
 KS_ON_LANE int this_lane() { return 0; }
 KS_ON_LANE void sync_warp() {}

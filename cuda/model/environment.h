@@ -237,6 +237,11 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void score(const Part& part) {
     if (!part.plays) return;
     this->write_fills(first_row());
+    int64_t values[Market::kRoom];
+    bool had_ended[Market::kRoom];
+    for (int k = 0; k < slot_count(); ++k)
+      values[k] = launch.prev_value[first_row() + k], had_ended[k] = launch.ended[first_row() + k];
+    this->meet();
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
     for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
     mids[0] = mark();
@@ -249,10 +254,10 @@ struct ThreadEnvironment : Market {
       const int64_t row = first_row() + k;
       const Outcome outcome =
           outcome_of(slot_task(k), role(k), before[k], account(k), fundamental_before, fundamental, mids, arrival2,
-                     launch.prev_value[row], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k),
-                     elapsed, launch.ended[row]);
-      if (noted) {
-        launch.idle[row] = launch.ended[row];
+                     values[k], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k), elapsed,
+                     had_ended[k]);
+      if (noted && this->leads()) {
+        launch.idle[row] = had_ended[k];
         note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
                       target(k).remaining, outcome);
       }
@@ -261,8 +266,9 @@ struct ThreadEnvironment : Market {
       launch.terminated[row] = outcome.end == kEndTerminated;
       launch.truncated[row] = outcome.end == kEndTruncated;
       launch.over[row] = outcome.end != kEndGoesOn;
-      launch.ended[row] |= outcome.end != kEndGoesOn;
-      all_ended &= launch.ended[row] != 0;
+      const bool has_ended = had_ended[k] | (outcome.end != kEndGoesOn);
+      launch.ended[row] = has_ended;
+      all_ended &= has_ended;
     }
     done = all_ended;
   }
@@ -291,7 +297,7 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD void observe_opening(const Part&) {
-    write_features(FeatureRows<kRow>::next_of(launch, first_row()));
+    write_features(this->template opening_rows<kRow>());
   }
 
   KS_ON_THREAD void store(const Part& part) {

@@ -55,6 +55,11 @@ KS_RULE int event_ints(int levels, bool continuous, bool environment) {
   return kWarpLanes * (continuous ? levels / 2 + 2 * words + features : 3 * levels + 3 * words + features);
 }
 
+// With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them.
+KS_RULE int shared_event_ints(int levels, int markets) {
+  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * 64);
+}
+
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
 
@@ -76,6 +81,7 @@ struct PlanRequest {
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t added_agents;           // that users have added, likewise of a market
   int32_t own_numbers;            // that these read and write in an auction, see kMostOwnNumbers
+  int32_t share;                  // lanes of a market under continuous trading, 0: to be chosen
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -94,6 +100,7 @@ struct Plan {
   int32_t blocks_to_hold;         // KS_BLOCKS, 0 for the kernel's own choice
   int32_t lanes;                  // KS_LANES
   int32_t deadlines;              // KS_DEADLINES
+  int32_t share;                  // KS_SHARE
 };
 
 struct PlanLaunch {
@@ -147,16 +154,19 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
-// Continuous trading: a lane for each market, and blocks of one warp, so that they spread evenly.
+// Continuous trading: some lanes for each of few markets, a lane for each of many; blocks of one warp, so that they spread evenly.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
-  const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2, ask.task);
-  const int64_t blocks = (ask.markets + kWarpLanes - 1) / kWarpLanes;
-  return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, kWarpLanes, 0, 0, 0, 0, 0};
+  int32_t share = ask.share ? ask.share : 1;
+  if (ask.events != 2) share = 1;
+  const int32_t markets = kWarpLanes / share;
+  const int32_t shared = 4 * (share > 1 ? shared_event_ints(ask.levels, markets) : event_ints(ask.levels, ask.events == 2, ask.task));
+  const int64_t blocks = (ask.markets + markets - 1) / markets;
+  return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, markets, 0, 0, 0, 0, 0, share};
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
   if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
-  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
+  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;

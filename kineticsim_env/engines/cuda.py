@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -154,6 +155,7 @@ class CudaEngine(NativeEngine):
             added_agents=self._struct.added_agents,
             own_numbers=self._own_numbers(),
             lanes=int(self.force.get("KS_LANES", -1)),
+            share=int(os.environ.get("KS_SHARE", 1)),
         )
 
     def _definitions(self, mode: int, plan: Any = None) -> dict[str, int | str]:
@@ -175,7 +177,7 @@ class CudaEngine(NativeEngine):
             **(self._own_definitions() if specialised else {}),
         }
         if self._events == 2 or (self._events and mode > 0):  # a market per lane
-            return common | self.force
+            return common | self.force | {"KS_SHARE": int(os.environ.get("KS_SHARE", 1)), "KS_BLOCKS": int(os.environ.get("KS_BLOCKS", 4))}
         levers = {"KS_LEVERS": self._levers} if self._levers else {}
         return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 

@@ -1,0 +1,46 @@
+// group.cuh: the lanes of a warp that share one market on the clock: all hold its numbers alike and go the same way, so that
+// each can do a part of what has many parts (a book's ticks, an interval's words, an observation's columns). What changes
+// memory step by step is the first lane's alone; the others then take its numbers. Holds no rule.
+#pragma once
+
+#include "lane/lanes.cuh"
+
+namespace ks {
+
+template <int kSize>
+struct Group {
+  static constexpr int kLanes = kSize;
+#ifdef __CUDA_ARCH__
+  static KS_ON_LANE unsigned mask() { return kSize == 32 ? 0xffffffffu : ((1u << kSize % 32) - 1) << (this_lane() / kSize * kSize); }
+#else
+  static KS_ON_LANE unsigned mask() { return 0xffffffffu; }
+#endif
+  static KS_ON_LANE int lane() { return this_lane() % kSize; }
+  static KS_ON_LANE bool leads() { return kSize == 1 || lane() == 0; }
+  // Wait for the group: what its lanes have written before, all of them see.
+  static KS_ON_LANE void sync() {
+    if constexpr (kSize > 1) KS_SYNC_LANES(mask());
+  }
+  // A bit per lane of the group.
+  static KS_ON_LANE unsigned ballot(bool holds) {
+    if constexpr (kSize == 1) return holds;
+    else return KS_BALLOT_LANES(mask(), holds) >> (this_lane() / kSize * kSize);
+  }
+  // The first lane's number.
+  template <typename T>
+  static KS_ON_LANE T from_first(T x) {
+    if constexpr (kSize > 1) x = (T)KS_SHUFFLE_LANES(mask(), x, this_lane() / kSize * kSize);
+    return x;
+  }
+  template <typename T>
+  static KS_ON_LANE T sum(T x) {
+    for (int by = kSize / 2; by > 0; by /= 2) x += (T)KS_SHUFFLE_LANES(mask(), x, this_lane() ^ by);
+    return x;
+  }
+  static KS_ON_LANE uint32_t any(uint32_t bits) {
+    for (int by = kSize / 2; by > 0; by /= 2) bits |= (uint32_t)KS_SHUFFLE_LANES(mask(), bits, this_lane() ^ by);
+    return bits;
+  }
+};
+
+}  // namespace ks
