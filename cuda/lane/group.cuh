@@ -10,11 +10,16 @@ namespace ks {
 template <int kSize>
 struct Group {
   static constexpr int kLanes = kSize;
+  // All lanes that are here, if the group's are among them: groups that wait for their own alone would each go on alone.
+  static KS_ON_LANE unsigned mask() {
 #ifdef __CUDA_ARCH__
-  static KS_ON_LANE unsigned mask() { return kSize == 32 ? 0xffffffffu : ((1u << kSize % 32) - 1) << (this_lane() / kSize * kSize); }
-#else
-  static KS_ON_LANE unsigned mask() { return 0xffffffffu; }
+    if (kSize < 32) {
+      const unsigned group = ((1u << kSize % 32) - 1) << (this_lane() / kSize * kSize), here = __activemask();
+      return (here & group) == group ? here : group;
+    }
 #endif
+    return 0xffffffffu;
+  }
   static KS_ON_LANE int lane() { return this_lane() % kSize; }
   static KS_ON_LANE bool leads() { return kSize == 1 || lane() == 0; }
   // Wait for the group: what its lanes have written before, all of them see.
@@ -24,7 +29,7 @@ struct Group {
   // A bit per lane of the group.
   static KS_ON_LANE unsigned ballot(bool holds) {
     if constexpr (kSize == 1) return holds;
-    else return KS_BALLOT_LANES(mask(), holds) >> (this_lane() / kSize * kSize);
+    else return (KS_BALLOT_LANES(mask(), holds) >> (this_lane() / kSize * kSize)) & (kSize == 32 ? 0xffffffffu : (1u << kSize % 32) - 1);
   }
   // The first lane's number.
   template <typename T>
