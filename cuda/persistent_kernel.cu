@@ -8,7 +8,8 @@
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
 //   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
-//   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading, one per lane
+//   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading
+//   KS_LANES_PER_MARKET (optional)           with KS_EVENTS 2: lanes that share a market, 1 to 32
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ

@@ -25,7 +25,6 @@ struct ArrivingAgent {
 };
 
 // An arrival that a lane has drawn for another, which matches it.
-constexpr int kDrawnTogether = 64;
 struct DrawnArrival {
   int32_t offset;
   uint32_t rest;  // quantity, up to 65535, and flags

@@ -10,8 +10,8 @@
 #include "events/environment.cuh"
 #include "model/plan.h"
 
-#ifndef KS_SHARE
-#define KS_SHARE 1
+#ifndef KS_LANES_PER_MARKET
+#define KS_LANES_PER_MARKET 1
 #endif
 
 namespace ks {
@@ -59,12 +59,12 @@ KS_CALLED_ON_LANE void play_wide(const Launch& launch, int64_t m, int* shared, E
 // A warp's markets, from `first` on.
 template <bool kContinuous, int kSlots>
 KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
-  const int64_t m = first / KS_SHARE + this_lane() / KS_SHARE;
+  const int64_t m = first / KS_LANES_PER_MARKET + this_lane() / KS_LANES_PER_MARKET;
   EventPlace place = {};
   bool left = m < launch.markets && !leaves_alone(launch, m);
-  if constexpr (kContinuous && KS_SHARE > 1) {
+  if constexpr (kContinuous && KS_LANES_PER_MARKET > 1) {
     sync_warp();  // what a lane has stored may be what another asks for
-    using Columns = SharedColumns<KS_SHARE>;
+    using Columns = SharedColumns<KS_LANES_PER_MARKET>;
     using Market = typename EventMarketOf<true, kSlots, Columns>::type;
     if (left) play_events<Market>(launch, m, event_memory<Columns>(shared, KS_LEVELS, true), place);
   } else if constexpr (kContinuous) {

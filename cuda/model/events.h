@@ -10,6 +10,8 @@ namespace ks {
 constexpr uint64_t kPlaceWord = kWalkWord + 6;        // of a beat: what quotes lose of their places to cancellation
 constexpr uint64_t kWhoWord = (1ull << 31) + (1ull << 29);  // of half an event's number: who comes at two events
 
+constexpr int kDrawnTogether = 64;  // events that lanes draw for the one of them that matches these
+
 // Prices -------------------------------------------------------------------------------------------------------------
 
 // `yes` where `holds` (0 or 1), else `no`. No CPU can predict who comes, and compilers for it make branches of conditions.

@@ -18,6 +18,7 @@ constexpr int kLeversOfLanes = 1;          // rounding alone: the others would m
 // memory take a turn of the cache, where a warp that shares a market has neighbours in one line. What all markets share is one
 // line for both, and classes without memory need no more. So many take about half as long as all else that a step does.
 constexpr int kMostOwnNumbers = 128;
+constexpr int kEventWarps = 16;            // of markets on the clock: a multiprocessor has registers for so many
 constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ KS_RULE int event_ints(int levels, bool continuous, bool environment) {
 
 // With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them.
 KS_RULE int shared_event_ints(int levels, int markets) {
-  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * 64);
+  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * kDrawnTogether);
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
@@ -81,7 +82,7 @@ struct PlanRequest {
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t added_agents;           // that users have added, likewise of a market
   int32_t own_numbers;            // that these read and write in an auction, see kMostOwnNumbers
-  int32_t share;                  // lanes of a market under continuous trading, 0: to be chosen
+  int32_t lanes_per_market;       // under continuous trading; 0: to be chosen
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -100,7 +101,7 @@ struct Plan {
   int32_t blocks_to_hold;         // KS_BLOCKS, 0 for the kernel's own choice
   int32_t lanes;                  // KS_LANES
   int32_t deadlines;              // KS_DEADLINES
-  int32_t share;                  // KS_SHARE
+  int32_t lanes_per_market;       // KS_LANES_PER_MARKET
 };
 
 struct PlanLaunch {
@@ -154,14 +155,23 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
-// Continuous trading: some lanes for each of few markets, a lane for each of many; blocks of one warp, so that they spread evenly.
+// Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps; half of
+// them for twice as many markets; and then one, as lanes of more groups hardly stay together. More where memory does not hold as
+// many books as a warp has lanes.
+KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
+  if (ask.events != 2) return 1;
+  if (ask.lanes_per_market) return ask.lanes_per_market;
+  const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
+  if (ask.markets <= warps || 4 * event_ints(ask.levels, true, ask.task) > ask.shared_of_block) return kWarpLanes;
+  return ask.markets <= 2 * warps ? kWarpLanes / 2 : 1;
+}
+
+// Markets on the clock, some to a warp, and blocks of one warp, so that they spread evenly.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
-  int32_t share = ask.share ? ask.share : 1;
-  if (ask.events != 2) share = 1;
-  const int32_t markets = kWarpLanes / share;
-  const int32_t shared = 4 * (share > 1 ? shared_event_ints(ask.levels, markets) : event_ints(ask.levels, ask.events == 2, ask.task));
+  const int32_t lanes = lanes_per_market(ask), markets = kWarpLanes / lanes;
+  const int ints = lanes > 1 ? shared_event_ints(ask.levels, markets) : event_ints(ask.levels, ask.events == 2, ask.task);
   const int64_t blocks = (ask.markets + markets - 1) / markets;
-  return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, markets, 0, 0, 0, 0, 0, share};
+  return {blocks, kWarpLanes, 4 * ints, 4 * ints <= ask.shared_of_block, markets, 0, 0, 0, 0, 0, lanes};
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {

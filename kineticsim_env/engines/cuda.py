@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -155,12 +154,13 @@ class CudaEngine(NativeEngine):
             added_agents=self._struct.added_agents,
             own_numbers=self._own_numbers(),
             lanes=int(self.force.get("KS_LANES", -1)),
-            share=int(os.environ.get("KS_SHARE", 1)),
+            lanes_per_market=int(self.force.get("KS_LANES_PER_MARKET", 0)),
         )
 
     def _definitions(self, mode: int, plan: Any = None) -> dict[str, int | str]:
         """Return the definitions that the kernel for a mode is compiled with."""
-        chosen = variants.definitions(plan or self._plan_for(mode))
+        plan = plan or self._plan_for(mode)
+        chosen = variants.definitions(plan)
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
         specialised = self._specialised or "KS_LANES" in chosen
         common = {
@@ -176,8 +176,8 @@ class CudaEngine(NativeEngine):
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }
-        if self._events == 2 or (self._events and mode > 0):  # a market per lane
-            return common | self.force | {"KS_SHARE": int(os.environ.get("KS_SHARE", 1)), "KS_BLOCKS": int(os.environ.get("KS_BLOCKS", 4))}
+        if self._events == 2 or (self._events and mode > 0):
+            return {"KS_LANES_PER_MARKET": plan.lanes_per_market} | common | self.force
         levers = {"KS_LEVERS": self._levers} if self._levers else {}
         return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
