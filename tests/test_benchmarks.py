@@ -409,6 +409,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ("rows/0/machine", 1, "rows[0]: machine: expected a whole number from 0 to 0.*got 1"),
         ("rows/0/digest", "`<b>`", "rows[0]: digest: expected a hash.*got '`<b>`'"),
         ("rows/0/mean_volume", None, "rows[0]: mean_volume: expected a number.*got None"),
+        ("rows/0/mean_volume", MISSING, "rows[0]: mean_volume: is missing"),
         ("rows/0/first_call_seconds", None, "rows[0]: first_call_seconds: .*got None"),
         ("rows/11/env_steps_per_s", MISSING, "rows[11]: env_steps_per_s: is missing"),
         ("refused", [{}], "refused[0]: sweep: is missing"),
