@@ -551,6 +551,21 @@ def assert_refuses(operator, arguments, tensors, match=""):
 
 
 @on_each
+def test_actions_that_lie_in_the_state_are_read_before_it_changes(engine):
+    """A compiler may leave out the copy that a program makes of a tensor of the state."""
+    one, two = make(engine, copy=False), make(engine, copy=False)
+    for _ in range(3):
+        given = torch.rand(4 * M) * 2 - 1
+        for envs, is_copied in ((one, False), (two, True)):
+            state, tables, actions, number = step_arguments(envs)
+            within = envs.core.tensors["observation"].view(-1)[: actions.numel()]
+            within.copy_(given)
+            actions = within.view_as(actions)
+            torch.ops.kineticsim.step(state, tables, actions.clone() if is_copied else actions, number)
+        assert_alike(two, one, "the state")
+
+
+@on_each
 def test_a_step_by_hand_looks_at_every_tensor(engine):
     envs = make(engine, **FEE)
     state, tables, actions, number = step_arguments(envs)
