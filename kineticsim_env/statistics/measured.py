@@ -183,11 +183,11 @@ def _read(plan: Plan, sums: tuple[Sums, ...], markets: int) -> torch.Tensor:
     parts = []
     for begin in range(0, markets, step):
         rows = slice(begin, begin + step)
-        parts.append(plan.read(*({name: part[rows] for name, part in one.items()} for one in sums)))
-        if not isinstance(parts[-1], torch.Tensor) or len(parts[-1].shape) not in (1, 2):
-            is_tensor = isinstance(parts[-1], torch.Tensor)
-            got = f"values {list(parts[-1].shape)}" if is_tensor else show(parts[-1])
+        found = plan.read(*({name: part[rows] for name, part in one.items()} for one in sums))
+        if not isinstance(found, torch.Tensor) or len(found.shape) not in (1, 2):
+            got = f"values {list(found.shape)}" if isinstance(found, torch.Tensor) else show(found)
             raise TypeError(f"statistics: expected a tensor with one row or value per market, got {got}")
+        parts.append(found)
     found = torch.cat(parts).double()
     shape = (markets,) if plan.labels is None else (markets, len(plan.labels))
     if tuple(found.shape) != shape and not (plan.labels is None and found.dim() == 2 and len(found) == markets):
