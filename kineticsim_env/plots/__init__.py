@@ -16,12 +16,8 @@ from kineticsim_env.runtime.files import replacing
 from kineticsim_env.statistics import Mean
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
-_STYLE: dict[Any, Any] = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "legend.frameon": False,
-}
+_STYLE: dict[Any, Any] = dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False)
+_STYLE["axes.titlesize"] = 11
 
 
 def require_matplotlib() -> None:
@@ -44,17 +40,18 @@ def check_picture(option: str, path: str) -> None:
 
 def means(axes: Any, x: Any, found: Sequence[Mean], colour: str, label: str, **line: Any) -> None:
     """Draw means against `x`, joined, each with its 95% interval; `line` is passed on to matplotlib."""
-    axes.errorbar(
-        x,
-        [value.mean for value in found],
-        yerr=[value.interval() for value in found],
-        marker="o",
-        ms=4,
-        capsize=2,
-        color=colour,
-        label=label,
-        **line,
-    )
+    middle, reach = [value.mean for value in found], [value.interval() for value in found]
+    axes.errorbar(x, middle, yerr=reach, marker="o", ms=4, capsize=2, color=colour, label=label, **line)
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 of each power of ten, as plain numbers: others overlap."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[float, float] = (5.4, 3.5)) -> None:

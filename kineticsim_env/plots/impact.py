@@ -26,7 +26,7 @@ def draw_orders(path: Path, points: Sequence[Any], fit: Any) -> None:
             power(axes, fit, blocks, plots.BUY)
         axes.axhline(0, color=plots.GREY, lw=0.8)
         axes.set(title="By block size", xlabel="block, units", ylabel="ticks (per unit)", xscale="log")
-        plain_ticks(axes.xaxis)
+        plots.plain_ticks(axes.xaxis)
         axes.legend(fontsize=8)
 
     plots.save_panels(path, [lambda axes: paths(axes, points), sizes], size=(6.0, 4.1))
@@ -41,16 +41,9 @@ def paths(axes: Any, points: Sequence[Any]) -> None:
     for point, shade in zip(points, shades, strict=True):
         found = point.impact
         auctions = np.arange(len(found.path))
-        axes.fill_between(
-            auctions,
-            found.path - found.path_interval,
-            found.path + found.path_interval,
-            color=shade,
-            alpha=0.18,
-            lw=0,
-        )
-        label = f"{found.block:,} units in {found.duration}"
-        axes.plot(auctions, found.path, color=shade, lw=1.5, label=label)
+        low, high = found.path - found.path_interval, found.path + found.path_interval
+        axes.fill_between(auctions, low, high, color=shade, alpha=0.18, lw=0)
+        axes.plot(auctions, found.path, color=shade, lw=1.5, label=f"{found.block:,} units in {found.duration}")
         axes.plot(found.duration, found.path[found.duration], "o", ms=5, color=shade)
     rates = {point.impact.per_auction for point in points}
     rate = f", {rates.pop()} units per auction" if len(rates) == 1 else ""
@@ -73,12 +66,3 @@ def power(axes: Any, fit: Any, blocks: Sequence[int], colour: str) -> None:
     at = np.geomspace(min(blocks), max(blocks), 50)
     label = f"power {fit.exponent:.2f} [{fit.low:.2f}, {fit.high:.2f}]"
     axes.plot(at, fit.factor * at**fit.exponent, ls="--", lw=1.2, color=colour, label=label)
-
-
-def plain_ticks(axis: Any) -> None:
-    """Write a logarithmic axis in plain numbers, at 1, 2 and 5."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(NullLocator())
