@@ -29,19 +29,14 @@ def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
     Raises:
         ValueError, EngineUnavailable: See `choose_engine`.
     """
-    if device is None:
-        name, found = choose_engine(engine)
-        if name != "cuda":
-            return name, [found]
-        return name, [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    if isinstance(device, (list, tuple)):
-        chosen = [choose_engine(engine, one) for one in device]
-        places = [place for _, place in chosen]
-        if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
-            raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
-        return chosen[0][0], places
-    name, place = choose_engine(engine, device)
-    return name, [place]
+    chosen = [choose_engine(engine, one) for one in (device if isinstance(device, (list, tuple)) else [device])]
+    places = [place for _, place in chosen]
+    if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
+        raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
+    name = chosen[0][0]
+    if device is None and name == "cuda":
+        places = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    return name, places
 
 
 def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> tuple[dict[str, Any], float]:
@@ -51,26 +46,11 @@ def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> t
 
 
 class Here:
-    """This machine.
-
-    Attributes:
-        engine: A resolved engine.
-        devices: Its devices, which share the batches.
-        workers: How many batches run at once,
-        threads: and on how many threads of the C++ engine.
-    """
+    """This machine: a resolved engine and its devices, each with a worker of so many threads of the C++ engine."""
 
     def __init__(self, engine: str, device: Any) -> None:
-        """Choose; see `choose_devices`."""
         self.engine, self.devices = choose_devices(engine, device)
         self.workers, self.threads = len(self.devices), torch.get_num_threads()
-
-    def __enter__(self) -> Here:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is left open."""
 
     def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:
         """Run batches; the first error stops all.

@@ -6,7 +6,6 @@ goes on after a crash neither loses a point nor has one twice, however batches w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -272,13 +271,12 @@ def _write_once(path: Path, stored: Mapping[str, Any]) -> None:
             json.dump(stored, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            try:
-                os.link(part, path)  # which, other than a renaming, fails where there is one
-            except (PermissionError, NotImplementedError, OSError) as error:
-                if isinstance(error, FileExistsError):
-                    raise
-                part.replace(path)  # a file system without links
+        try:
+            os.link(part, path)  # which, other than a renaming, fails where there is one
+        except FileExistsError:
+            pass
+        except (NotImplementedError, OSError):
+            part.replace(path)  # a file system without links
     finally:
         part.unlink(missing_ok=True)
 

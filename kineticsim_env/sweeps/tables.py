@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kineticsim_env.runtime.files import replacing
 from kineticsim_env.statistics.plans import column_names, error_columns
 
@@ -31,19 +33,12 @@ class Damaged(ValueError):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Batch:
-    """Consecutive points that were stored together.
-
-    Attributes:
-        begin: The first one.
-        end: The first one behind.
-        path: Their table.
-        earlier: Whether it was written by a version without digests of columns, under the names of then.
-    """
+    """Consecutive points that were stored together, and their table."""
 
     begin: int
-    end: int
+    end: int  # the first one behind
     path: Path
-    earlier: bool = False
+    earlier: bool = False  # written by a version without digests of columns, under the names of then
 
 
 def path_of(place: Path, begin: int, end: int) -> Path:
@@ -111,7 +106,7 @@ def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], column
         table.validate(full=True)
         whole = about.get(_PLAN) == plan and table.num_rows == repeat * (batch.end - batch.begin)
         if whole and batch.earlier:
-            whole = table.column("point").to_pylist() == _points(batch, repeat)
+            whole = np.array_equal(table.column("point"), np.repeat(np.arange(batch.begin, batch.end), repeat))
         elif whole:
             digests = json.loads(about[_COLUMNS])
             whole = about[_POINTS] == f"{batch.begin} {batch.end}" and set(digests) == set(there)
@@ -146,10 +141,6 @@ def _digest(batch: Batch, plan: str, name: str, column: Any) -> str:
     values = json.dumps(column.to_pylist()).encode() if _is_text(column.type) else column.to_numpy().tobytes()
     said = f"{plan} {batch.begin} {batch.end} {name} {column.type} ".encode()
     return hashlib.sha256(said + values).hexdigest()[:16]
-
-
-def _points(batch: Batch, repeat: int) -> list[int]:
-    return [point for point in range(batch.begin, batch.end) for _ in range(repeat)]
 
 
 def _renamed(names: Iterable[str], statistics: Iterable[str]) -> list[str]:
