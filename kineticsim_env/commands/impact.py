@@ -20,7 +20,7 @@ from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactuals import BlockImpact, block_impact
-from kineticsim_env.counterfactuals.causal import Power, fit_power
+from kineticsim_env.counterfactuals.causal import SIDES, Power, fit_power
 from kineticsim_env.plots.impact import draw_orders
 from kineticsim_env.runtime import memory
 from kineticsim_env.runtime.files import replacing
@@ -66,24 +66,15 @@ def command(options: argparse.Namespace) -> int:
     got = f"{auctions} auctions of {markets} markets"
     cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
     memory.check_run("--blocks, --after, --markets", got, config, 2 * markets, auctions, engine, device, *cell)
-    arguments: dict[str, Any] = {
-        "side": options.side,
-        "after": options.after,
-        "num_markets": markets,
-        "seed": options.seed,
-        "warmup": options.warmup,
-        "engine": options.engine,
-        "device": options.device,
-    }
+    arguments: dict[str, Any] = {"side": options.side, "after": options.after, "num_markets": markets}
+    arguments |= {name: getattr(options, name) for name in ("seed", "warmup", "engine", "device")}
     points = measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
     fit = fit_impact(points)
-    print(
-        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
-    )
+    rate = f"{options.per_auction} units per auction"
+    print(f"{markets:,} markets with and without a {options.side} order, {rate}; ticks\n")
     names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
-    print(
-        f"{'block':>7s} {'filled':>7s} {'share':>6s}  " + "".join(f"{name:>17s}" for name in names) + "  variance ratio"
-    )
+    head = "".join(f"{name:>17s}" for name in names)
+    print(f"{'block':>7s} {'filled':>7s} {'share':>6s}  {head}  variance ratio")
     for found in (point.impact for point in points):
         means = (getattr(found, name) for name in names)
         figures = "".join(f"{f'{value.mean:.3f} ± {value.interval():.3f}':>17s}" for value in means)
@@ -108,24 +99,13 @@ class Point(NamedTuple):
     at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
 
 
-def measure(
-    config: MarketConfig,
-    orders: Iterable[tuple[int, int]],
-    **arguments: Any,
-) -> list[Point]:
-    """Measure orders one by one, all of them on the same markets.
-
-    Args:
-        config: The market.
-        orders: (block, units per auction) of each.
-        **arguments: Of `block_impact`: side, after, num_markets, seed, warmup, engine, device.
-    """
+def measure(config: MarketConfig, orders: Iterable[tuple[int, int]], **arguments: Any) -> list[Point]:
+    """Measure orders (block, units per auction) one by one, on the same markets; arguments are `block_impact`'s."""
     points = []
     for block, rate in tqdm(list(orders), unit="order", desc="impact"):
         found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
-        sign = 1 if found.side == "buy" else -1
         moved = found.arms.difference["mid2"].cpu().numpy()
-        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2))
+        points.append(Point(found._replace(arms=None), SIDES[found.side] * moved[:, found.duration - 1] / 2))
     return points
 
 
@@ -146,14 +126,10 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
                     row = (found.side, found.block, found.per_auction, auction, f"{value:.6g}", f"{width:.6g}")
                     writer.writerow(row)
         return
-    rows = [
-        point.impact.summary()
-        | {
-            "path": [round(value, 6) for value in point.impact.path.tolist()],
-            "path_interval": [round(value, 6) for value in point.impact.path_interval.tolist()],
-        }
-        for point in points
-    ]
+    rows = []
+    for found in (point.impact for point in points):
+        paths = {name: getattr(found, name).tolist() for name in ("path", "path_interval")}
+        rows.append(found.summary() | {name: [round(value, 6) for value in path] for name, path in paths.items()})
     with replacing(path) as part:
         part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
 

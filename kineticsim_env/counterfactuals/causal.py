@@ -229,18 +229,9 @@ def _result(
     clear = [at for at, mean in enumerate(means) if abs(mean.mean) > 2 * mean.error > 0]
     both = np.stack([left[:, clear].sum(1), at_once[:, clear].sum(1)], 1)
     share = bootstrap_interval(both, _ratio, resamples=RESAMPLES) if clear else Interval(*(np.nan,) * 3, markets)
-    return CausalImpact(
-        side,
-        sizes,
-        pieces,
-        lags,
-        tuple(tuple(mean_and_error(moved[:, at, lag]) for lag in lags) for at in range(len(sizes))),
-        tuple(mean_and_error(column) for column in left.T),
-        tuple(mean_and_error(column) for column in costs.T),
-        tuple(mean_and_error(column) for column in filled.T),
-        exponent,
-        share,
-    )
+    by_lag = tuple(tuple(mean_and_error(moved[:, at, lag]) for lag in lags) for at in range(len(sizes)))
+    by_size = (tuple(map(mean_and_error, values.T)) for values in (left, costs, filled))
+    return CausalImpact(side, sizes, pieces, lags, by_lag, *by_size, exponent, share)
 
 
 def _ratio(samples: np.ndarray) -> np.ndarray:

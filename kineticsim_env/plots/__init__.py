@@ -137,12 +137,7 @@ def return_histogram(axes: Any, changes: np.ndarray, unit: str = "auction") -> N
 
 
 def ensemble(
-    path: Any,
-    series: Mapping[str, np.ndarray],
-    bid: np.ndarray,
-    ask: np.ndarray,
-    origin: int,
-    unit: str = "auction",
+    path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: np.ndarray, origin: int, unit: str = "auction"
 ) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 

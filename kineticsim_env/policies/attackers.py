@@ -66,11 +66,7 @@ class _Clocked(ScriptedPolicy):
     def _elapsed(self, observation: torch.Tensor) -> torch.Tensor:
         return torch.round((1.0 - observation[:, TIME_LEFT]) * self.task.horizon)
 
-    def _quote(
-        self,
-        bid: tuple[float, torch.Tensor],
-        ask: tuple[float, torch.Tensor],
-    ) -> torch.Tensor:
+    def _quote(self, bid: tuple[float, torch.Tensor], ask: tuple[float, torch.Tensor]) -> torch.Tensor:
         """Build the action from (offset, quantity) per side."""
         (bid_offset, bid_qty), (ask_offset, ask_qty) = bid, ask
         return maker_action(

@@ -196,11 +196,7 @@ def between(values: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
 
 
 def quote_action(
-    task: Any,
-    bid_offset: torch.Tensor,
-    ask_offset: torch.Tensor,
-    bid_qty: torch.Tensor,
-    ask_qty: torch.Tensor,
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the action that quotes these offsets (ticks from the mid) and quantities, each `[M]`, cut to the space."""
     check_task(task)
@@ -215,11 +211,7 @@ def quote_action(
 
 
 def maker_action(
-    task: Any,
-    bid_offset: torch.Tensor,
-    ask_offset: torch.Tensor,
-    bid_qty: torch.Tensor,
-    ask_qty: torch.Tensor,
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0

@@ -149,13 +149,7 @@ class InformedExecutor(ScriptedPolicy):
     place: int = LAST
 
     _reads = ForBlocks
-    _checks = {
-        "threshold": check_number,
-        "ticks": check_number,
-        "waits": check_number,
-        "urgent": whole_from(0),
-        "place": _place,
-    }
+    _checks = {**dict.fromkeys(("threshold", "ticks", "waits"), check_number), "urgent": whole_from(0), "place": _place}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         gap = observation[:, SIDE] * _seen(self.place, observation)

@@ -112,13 +112,7 @@ class AvellanedaStoikov(ScriptedPolicy):
     stationary: bool = True
 
     _reads = ForProfit
-    _checks = {
-        "risk": at_least(0),
-        "kappa": positive,
-        "gamma": positive,
-        "qty": at_least(0),
-        "stationary": check_flag,
-    }
+    _checks = {"risk": at_least(0), "kappa": positive, "gamma": positive, "qty": at_least(0), "stationary": check_flag}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         tau = torch.ones_like(observation[:, 0]) if self.stationary else observation[:, TIME_LEFT]
