@@ -167,11 +167,9 @@ class Calibration:
         return aligned(rows)
 
     def __str__(self) -> str:
-        """Return the table."""
         return self.table()
 
     def __repr__(self) -> str:
-        """Name the best point, or say that there is none."""
         if not self.reach.within:
             return f"Calibration({self.reach})"
         return f"Calibration({', '.join(f'{name}={value:.4g}' for name, value in self.best.items())})"

@@ -122,24 +122,12 @@ def calibrate(
     seconds["check"] = time.perf_counter() - started
     low, high = np.quantile(rows[train], (0.01, 0.99), axis=0).tolist()
     made = Calibration(
-        samples={},
-        best={},
-        target=read.values,
-        reach=simulated.reach(read.values, plan.design.dimensions),
-        predicted=None,
-        simulated=dict(zip(read.values, zip(low, high, strict=True), strict=True)),
-        check=checked,
-        simulations=len(train),
-        left_out=int((~whole).sum()),
-        converged=learned.converged,
-        seconds=seconds,
+        samples={}, best={}, target=read.values, reach=simulated.reach(read.values, plan.design.dimensions),
+        predicted=None, simulated=dict(zip(read.values, zip(low, high, strict=True), strict=True)), check=checked,
+        simulations=len(train), left_out=int((~whole).sum()), converged=learned.converged, seconds=seconds,
         posterior=learned.posterior,
-        _plan=plan,
-        _learned=learned,
-        _simulated=simulated,
-        _draws=samples,
-        _where=simulated_on,
-    )
+        _plan=plan, _learned=learned, _simulated=simulated, _draws=samples, _where=simulated_on,
+    )  # fmt: skip
     return posterior_of(made, read.values, samples, seed)
 
 

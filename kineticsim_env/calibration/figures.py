@@ -78,15 +78,10 @@ def draw_predicted(
     nearest: Mapping[str, float],
     target: Mapping[str, float],
 ) -> None:
-    """Draw each statistic of the target over what all simulations show, and what those of the posterior show.
+    """Draw each statistic of the target over the ends of what all simulations show, and those of the posterior.
 
-    Args:
-        path: Where the picture goes.
-        standard: Standardises rows of statistics.
-        simulated: Ends of what all simulations show.
-        predicted: Ends of what those of the posterior show; None of a target out of reach.
-        nearest: What the simulation nearest to it shows then.
-        target: The statistics that were asked for.
+    `predicted` is None of a target out of reach, which is drawn beside the nearest simulation; `standard` standardises
+    rows of statistics.
     """
     names = list(simulated)
 

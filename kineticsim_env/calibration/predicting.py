@@ -70,20 +70,10 @@ def predict(
     device, as `sweep` takes them.
     """
     points = {name: values[:DRAWS] for name, values in samples.items()}
-    found = sweep(
-        points,
-        plan.intervals,
-        plan.statistics,
-        market=dict(plan.market),
-        design="list",
-        replicates=plan.replicates,
-        warm_up=plan.warm_up,
-        seed=plan.seed + plan.points * plan.replicates,
-        common=False,
-        progress=False,
-        engine=where["engine"],
-        device=where["device"],
-    )
+    alike: dict[str, Any] = {"market": dict(plan.market), "replicates": plan.replicates, "warm_up": plan.warm_up}
+    seed = plan.seed + plan.points * plan.replicates
+    how: dict[str, Any] = {"design": "list", "seed": seed, "common": False, "progress": False}
+    found = sweep(points, plan.intervals, plan.statistics, **alike, **how, **where)
     rows = rows_of(found, target)
     whole = np.isfinite(rows).all(1)
     values = dict(zip(target, rows[whole].T, strict=True))

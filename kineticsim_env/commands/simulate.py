@@ -155,10 +155,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 class RunSummary:
-    """What is printed: statistics over markets, gathered during a run.
-
-    Call `sample_book` whenever the run pauses, then `table` with the series of the whole run.
-    """
+    """What is printed: `table` of the series of a run, and of its books whenever it paused for `sample_book`."""
 
     def __init__(self) -> None:
         self._spreads: list[np.ndarray] = []
@@ -170,10 +167,7 @@ class RunSummary:
     def table(self, last_price: Any, volume: Any, unit: str = "auction") -> list[tuple[str, Mean | Interval]]:
         """Return names and values: means with their errors, and where tails are heavy a bootstrap interval.
 
-        Args:
-            last_price: int32 `[M, S]`, the last price after each auction.
-            volume: int32 `[M, S]`, units traded in each.
-            unit: What one column is called: an auction, or an interval.
+        Prices and volumes are int32 `[M, S]`, S of a unit.
         """
         price, volume = (torch.as_tensor(series).cpu() for series in (last_price, volume))
         found = measure_series({"last_price": price}, _OF_RETURNS)

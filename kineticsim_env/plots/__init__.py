@@ -13,6 +13,7 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import replacing
+from kineticsim_env.runtime.values import load_optional
 from kineticsim_env.statistics import Mean
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
@@ -22,10 +23,7 @@ _STYLE["axes.titlesize"] = 11
 
 def require_matplotlib() -> None:
     """Raise `ModuleNotFoundError` with the command that installs matplotlib, if it is missing."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("pictures need matplotlib: pip install matplotlib", name="matplotlib") from error
+    load_optional("matplotlib.figure", "pictures need matplotlib: pip install matplotlib")
 
 
 def check_picture(option: str, path: str) -> None:
@@ -141,13 +139,7 @@ def ensemble(
 ) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 
-    Args:
-        path: Where the PNG goes.
-        series: `last_price`, `fundamental` and `volume`, int32 `[M, S]` each.
-        bid: Final bids of market 0, `[L]`.
-        ask: Its final asks.
-        origin: Its price of grid tick 0.
-        unit: What one column of the series is.
+    The series are `last_price`, `fundamental` and `volume`, int32 `[M, S]`, S of a unit; the rest is as in `book`.
     """
     price = np.asarray(series["last_price"])
     changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)

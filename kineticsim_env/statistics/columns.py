@@ -83,7 +83,6 @@ class Line:
         return "within" if self.fact.low <= self.value <= self.fact.high else "outside"
 
     def __str__(self) -> str:
-        """Return the number and its place in a few characters."""
         if math.isnan(self.value):
             return "-"
         return f"{self.value:.3g} { ({'within': 'in', 'outside': 'out'}.get(self.place, '?')) }"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.values import check_count, check_flag, show
+from kineticsim_env.runtime.values import check_count, check_flag, load_optional, show
 from kineticsim_env.statistics.gathering import Sums
 from kineticsim_env.statistics.over_markets import bootstrap_interval, half_width
 from kineticsim_env.statistics.plans import Plan, column_names, error_columns
@@ -105,11 +105,8 @@ class Measured(Mapping[str, Value]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        """Name the shape and the statistics."""
-        return (
-            f"Measured({', '.join(self._values)}; groups={self.groups}, group_size={self.group_size}, "
-            f"intervals={self.intervals})"
-        )
+        of = f"groups={self.groups}, group_size={self.group_size}, intervals={self.intervals}"
+        return f"Measured({', '.join(self._values)}; {of})"
 
     def columns(self, errors: bool = True) -> dict[str, np.ndarray]:
         """Return flat columns, float64 `[G]`: `"kurtosis"`, of a curve `"autocorrelation_1"`.
@@ -129,11 +126,7 @@ class Measured(Mapping[str, Value]):
 
     def to_pandas(self, errors: bool = True) -> Any:
         """Return `columns` as a DataFrame, one row per group."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_pandas needs pandas: pip install pandas", name="pandas") from error
-        return pandas.DataFrame(self.columns(errors))
+        return load_optional("pandas", "to_pandas needs pandas: pip install pandas").DataFrame(self.columns(errors))
 
     def table(self, group: int = 0) -> str:
         """Return the values of a group as text, with standard errors; of a curve at most seven."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.runtime.values import check_choice
+from kineticsim_env.runtime.values import check_choice, load_optional
 from kineticsim_env.sweeps.local import Finished, timed_batch
 from kineticsim_env.sweeps.plans import Plan
 
@@ -34,10 +34,7 @@ class Cluster:
 
     def __init__(self, address: str, engine: str) -> None:
         check_choice("engine", engine, ("auto", "cuda", "cpu", "numpy"))
-        try:
-            import ray
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("sweep: ray is missing: pip install 'kineticsim-env[ray]'", name="ray") from error
+        ray = load_optional("ray", "sweep: ray is missing: pip install 'kineticsim-env[ray]'")
         self._ray, self._ours = ray, not ray.is_initialized()
         if self._ours:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.runtime.values import check_choice, check_count, show
+from kineticsim_env.runtime.values import check_choice, check_count, load_optional, show
 from kineticsim_env.sweeps.space import Dimension
 
 DESIGNS = ("grid", "random", "sobol", "list")
@@ -60,13 +60,8 @@ class Design:
 
 def sobol_engine(dimensions: int, seed: int) -> Any:
     """Return scipy's sequence at its beginning."""
-    try:
-        from scipy.stats import qmc
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "design: got 'sobol', which needs scipy: pip install 'kineticsim-env[sweep]'", name="scipy"
-        ) from error
-    return qmc.Sobol(dimensions, scramble=True, rng=seed)
+    missing = "design: got 'sobol', which needs scipy: pip install 'kineticsim-env[sweep]'"
+    return load_optional("scipy.stats.qmc", missing).Sobol(dimensions, scramble=True, rng=seed)
 
 
 def make_design(dimensions: tuple[Dimension, ...], kind: Any, points: Any, seed: Any) -> Design:

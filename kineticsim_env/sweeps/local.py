@@ -55,10 +55,7 @@ class Here:
     def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:
         """Run batches; the first error stops all.
 
-        Args:
-            plan: The sweep.
-            bounds: First point of each batch, and the first one behind it; the next is asked for when a worker is free.
-            finished: Called with every batch, by one thread at a time.
+        `bounds` are asked for when a worker is free; `finished` is called by one thread at a time.
         """
         if len(self.devices) == 1:  # in this thread, which Ctrl-C stops at once
             for begin, end in bounds:

@@ -96,13 +96,9 @@ class Dimension:
 
 
 def read_space(space: Any, kinds: Iterable[AgentClass], regimes: int = 0) -> tuple[Dimension, ...]:
-    """Return the dimensions of a space, in its order.
+    """Return the dimensions of a space as `sweep` takes it, in its order.
 
-    Args:
-        space: For each name a range (`(low, high)`, or `{"low": ..., "high": ...}` and perhaps `"scale": "log"` and
-            `"steps"`), or values (a list, or `{"values": [...]}`).
-        kinds: Classes that users have written, whose parameters and counts may vary.
-        regimes: How many regimes there are, whose fields may vary.
+    It may have parameters and counts of `kinds`, classes that users have written, and fields of so many regimes.
     """
     given = check_dict("space", space, "a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}")
     if not given:
@@ -160,8 +156,7 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
         raise ValueError(f"space[{name!r}]: expected a list of values, got a range")
     low: Any = choice.get("low")
     high: Any = choice.get("high")
-    scale, steps = choice.get("scale", "linear"), choice.get("steps")
-    field = _field_of(name)
+    scale, steps, field = choice.get("scale", "linear"), choice.get("steps"), _field_of(name)
     whole = field is None or field in INTEGERS
     finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
     if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
@@ -257,9 +252,7 @@ def _apart(name: str) -> bool:
 
 def _stored(name: str, value: Any) -> Any:
     """Return a value as JSON keeps it."""
-    if name == "agents":
-        return stored_agents(value)
-    return plain(value)
+    return stored_agents(value) if name == "agents" else plain(value)
 
 
 def plain(value: Any) -> Any:

@@ -123,10 +123,7 @@ class Sweep:
         Args:
             columns: Names of those to read, also of these; None is all others.
         """
-        try:
-            import pandas  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise tables.missing("pandas") from error
+        tables.of_data("pandas")
         return self.to_arrow(columns).to_pandas()
 
     def config(self, point: int, *, agents_from: Iterable[str] | None = None) -> MarketConfig:
@@ -143,7 +140,6 @@ class Sweep:
         return plan_of(self.about).config(point)
 
     def __repr__(self) -> str:
-        """Name the folder, and how far it is."""
         return f"Sweep({str(self.folder)!r}, {self.finished:,} of {self.points:,} points)"
 
     def _present(self) -> list[tables.Batch]:
@@ -215,14 +211,9 @@ def open_sweep(folder: str | Path) -> Sweep:
 
 
 def begin(folder: str | Path | None, plan: Plan) -> Sweep:
-    """Make the folder of a sweep, or open the one that is there already.
+    """Make the folder of a sweep, or open the one that is there; ValueError says what differs if it has another.
 
-    Args:
-        folder: Where; None is a folder that goes with the object.
-        plan: The sweep.
-
-    Raises:
-        ValueError: If the folder has another sweep: with what differs.
+    None is a folder that goes with the object.
     """
     tables.pyarrow_modules()
     place = Path(tempfile.mkdtemp(prefix="kineticsim-sweep-")) if folder is None else check_place(folder)
@@ -238,9 +229,9 @@ def begin(folder: str | Path | None, plan: Plan) -> Sweep:
         _write_once(place / PLAN, {"sweep": about, "digest": digest(about)})
     try:
         found = Sweep(place)
-    except DamagedPlan:
-        raise
     except ValueError as error:
+        if isinstance(error, DamagedPlan):
+            raise
         raise ValueError(
             f"folder: expected another folder, got {show(str(folder))}, whose {PLAN} is not that of a sweep"
         ) from error

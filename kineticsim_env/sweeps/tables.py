@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.runtime.files import replacing
+from kineticsim_env.runtime.values import load_optional
 from kineticsim_env.statistics.plans import column_names, error_columns
 
 _NAME = re.compile(r"batch-(\d{10})-(\d{10})\.parquet")  # the first point, and the first one behind
@@ -47,10 +48,7 @@ def path_of(place: Path, begin: int, end: int) -> Path:
 
 
 def find(place: Path, points: int, earlier_size: int | None) -> list[Batch]:
-    """Return the batches whose files are in a folder, in the order of points.
-
-    `points` is how many the sweep has, `earlier_size` those of a batch in a folder of an earlier form; else None.
-    """
+    """Return the batches of a sweep's points in a folder, in order; of an earlier form they have `earlier_size`."""
     found = []
     for entry in os.scandir(place):
         if match := _NAME.fullmatch(entry.name):
@@ -79,18 +77,10 @@ def write(batch: Batch, columns: Mapping[str, Any], plan: str) -> None:
 
 
 def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], columns: list[str] | None = None) -> Any:
-    """Return the table of a batch, checked.
+    """Return the columns that are asked for of a batch's table, or all, checked; `plan` is the digest of the sweep's.
 
-    Args:
-        batch: Which.
-        plan: The digest of the sweep's.
-        repeat: Rows of a point.
-        statistics: Names of those that the sweep has, by which earlier columns are renamed.
-        columns: Names of those to read; None is all.
-
-    Raises:
-        Damaged: If it is not what was written for these points.
-        OSError: If the file cannot be read.
+    A point has `repeat` rows; by the names of `statistics` earlier columns are renamed. Raises Damaged if it is not
+    what was written for these points, OSError if the file cannot be read.
     """
     arrow, parquet = pyarrow_modules()
     data = batch.path.read_bytes()  # what cannot be read is no damage
@@ -171,14 +161,10 @@ def _is_text(kind: Any) -> bool:
 
 def pyarrow_modules() -> tuple[Any, Any]:
     """Return pyarrow and its reader of Parquet, or say how they are installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise missing("pyarrow") from error
-    return pyarrow, pyarrow.parquet
+    return of_data("pyarrow"), of_data("pyarrow.parquet")
 
 
-def missing(name: str) -> ModuleNotFoundError:
-    """Return the error of a package that is not installed."""
-    return ModuleNotFoundError(f"sweep: {name} is missing: pip install 'kineticsim-env[data]'", name=name)
+def of_data(name: str) -> Any:
+    """Import a module that is installed with `kineticsim-env[data]`."""
+    missing = f"sweep: {name.partition('.')[0]} is missing: pip install 'kineticsim-env[data]'"
+    return load_optional(name, missing)
