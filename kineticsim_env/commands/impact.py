@@ -1,7 +1,7 @@
 """`python -m kineticsim_env impact`: block orders in the same markets with and without them.
 
 Every figure is a paired difference between the two (`kineticsim_env.counterfactuals.block_impact`); `fit_impact` fits a
-power of the order's size to them. `kineticsim_env/plots/impact.py` draws them.
+power of the order's size to them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import argparse
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactuals import BlockImpact, block_impact
 from kineticsim_env.counterfactuals.causal import SIDES, Power, fit_power
-from kineticsim_env.plots.impact import draw_orders
 from kineticsim_env.runtime import memory
 from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.options import place, whole
@@ -132,6 +133,48 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
         rows.append(found.summary() | {name: [round(value, 6) for value in path] for name, path in paths.items()})
     with replacing(path) as part:
         part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+
+
+def draw_orders(path: Path, points: Sequence[Point], fit: Power | None) -> None:
+    """Write the picture of orders of one rate: their paths, and impact and cost by size."""
+    orders = [point.impact for point in points]
+    plots.save_panels(path, [partial(_paths, orders), partial(_by_size, orders, fit)], size=(6.0, 4.1))
+
+
+def _paths(orders: Sequence[BlockImpact], axes: Any) -> None:
+    """Draw the mean impact after each auction, one line per order, darker with its size; dots where orders end."""
+    from matplotlib import colormaps
+
+    axes.axhline(0, color=plots.GREY, lw=0.8)
+    for found, shade in zip(orders, colormaps["viridis_r"](np.linspace(0.08, 0.95, len(orders))), strict=True):
+        auctions = np.arange(len(found.path))
+        low, high = found.path - found.path_interval, found.path + found.path_interval
+        axes.fill_between(auctions, low, high, color=shade, alpha=0.18, lw=0)
+        axes.plot(auctions, found.path, color=shade, lw=1.5, label=f"{found.block:,} units in {found.duration}")
+        axes.plot(found.duration, found.path[found.duration], "o", ms=5, color=shade)
+    axes.set_title(f"Impact on the mid, {orders[0].per_auction} units per auction")
+    axes.set(xlabel="auctions since arrival (dot: the order ends)", ylabel="impact, ticks")
+    axes.legend(fontsize=8, title="block, auctions", title_fontsize=8, loc="upper right")
+    longest = max(found.duration for found in orders)
+    axes.set_xlim(-0.02 * longest, 1.35 * longest + 45)
+
+
+def _by_size(orders: Sequence[BlockImpact], fit: Power | None, axes: Any) -> None:
+    blocks = [found.block for found in orders]
+    for name, label, colour in (
+        ("at_end", "impact on the mid where the order ends", plots.BUY),
+        ("impact_cost", "cost against the other arm's mid", plots.SELL),
+        ("permanent", "impact that is left", plots.GREY),
+    ):
+        plots.means(axes, blocks, [getattr(found, name) for found in orders], colour, label, lw=1.4)
+    if fit:
+        at = np.geomspace(min(blocks), max(blocks), 50)
+        label = f"power {fit.exponent:.2f} [{fit.low:.2f}, {fit.high:.2f}]"
+        axes.plot(at, fit.factor * at**fit.exponent, ls="--", lw=1.2, color=plots.BUY, label=label)
+    axes.axhline(0, color=plots.GREY, lw=0.8)
+    axes.set(title="By block size", xlabel="block, units", ylabel="ticks (per unit)", xscale="log")
+    plots.plain_ticks(axes.xaxis)
+    axes.legend(fontsize=8)
 
 
 def _without_nan(value: Any) -> Any:

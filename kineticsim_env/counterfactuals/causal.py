@@ -123,17 +123,10 @@ def causal_impact(
 def fit_power(sizes: Sequence[float], effects: np.ndarray, resamples: int | None = None, seed: int = 0) -> Power | None:
     """Fit the mean effect over markets as a power of the size, by least squares weighted by the means' precision.
 
-    Not of logarithms, so that a size whose mean is near 0 or below counts for what it is. The interval is the
-    bootstrap's: whole markets are drawn again, the same for every size. Markets with a NaN are left out.
-
-    Args:
-        sizes: Of the orders.
-        effects: float64 `[M, sizes]`, of the same markets each.
-        resamples: How often markets are drawn; `RESAMPLES` if None.
-        seed: Of the draws.
-
-    Returns:
-        None where fewer than two different sizes have a mean over two standard errors above 0.
+    Not of logarithms, so that a size whose mean is near 0 or below counts for what it is. Effects are float64
+    `[M, sizes]`. The interval is the bootstrap's: whole markets are drawn again `resamples` times (`RESAMPLES` if
+    None), the same for every size. Markets with a NaN are left out. None where fewer than two different sizes have a
+    mean over two standard errors above 0.
     """
     size, effects = np.asarray(sizes, np.float64), effects[~np.isnan(effects).any(1)]
     count = len(effects)

@@ -104,10 +104,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
 
 
 def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
-    """Price marketable quotes, in place, at the tick down to which their units rest on the other side.
-
-    Each slot is priced as if it came alone. Where nothing rests it has no quote.
-    """
+    """Price quotes, in place, at the tick down to which their units rest; each slot as if it came alone."""
     origin, top = simulator.price_origin[:, None], simulator.config.num_levels - 1
     asks, bids = simulator.ask.long().cumsum(1), simulator.bid.long().flip(1).cumsum(1)
     for place, resting in ((0, asks), (2, bids)):
@@ -115,4 +112,4 @@ def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
         wanted = torch.minimum(quotes[..., place + 1].long(), there)
         ticks = torch.searchsorted(resting, wanted.clamp(min=1)).clamp(max=top)
         quotes[..., place] = origin + (ticks if place == 0 else top - ticks)
-        quotes[..., place + 1] *= there > 0
+        quotes[..., place + 1] *= there > 0  # where nothing rests there is no quote

@@ -38,6 +38,9 @@ class ScriptedPolicy:
     """What scripted policies share: settings are checked once, observations at every call, before `_act`.
 
     Settings of the task that differ from market to market are `[M]` in `_act`: what the observation says of them.
+
+    Attributes:
+        task: The environment's.
     """
 
     task: Any
@@ -180,6 +183,18 @@ def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     """Round units per decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
     small = 1e-4  # float32 features may be this much below a whole number
     return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
+
+
+def towards(
+    task: Any, observation: torch.Tensor, signal: torch.Tensor, threshold: float, position: int
+) -> torch.Tensor:
+    """Return the units, `[M]`, that lack to `position` on the signal's side where it is beyond a threshold.
+
+    What is held is kept elsewhere, but given up where the signal has turned against it.
+    """
+    held = torch.round(inventory_in(task, observation))
+    keep = torch.where(signal * held < 0, 0.0, held)
+    return torch.where(signal.abs() > threshold, torch.sign(signal) * position, keep) - held
 
 
 def filled(like: torch.Tensor, value: Any) -> torch.Tensor:

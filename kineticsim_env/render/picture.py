@@ -31,7 +31,6 @@ class Panel:
     """Axes over decisions: maps values to places, and draws its grid."""
 
     def __init__(self, canvas: Canvas, top: float, bottom: float, first: float, last: float) -> None:
-        """Place its axes between two heights, from the first decision to the last."""
         self.canvas, self.top, self.bottom, self.first, self.last = canvas, top, bottom, first, max(last, first + 1)
         self.low, self.high = 0.0, 1.0
 

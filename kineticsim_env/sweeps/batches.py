@@ -86,10 +86,7 @@ def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None)
 def _measured(
     plan: Plan, gathered: Gathered, begin: int, rows: Rows, places: np.ndarray, engine: str, device: Any
 ) -> list[tuple[np.ndarray, dict[str, np.ndarray] | None]]:
-    """Return places of points of one launch with their columns; of those in which a market stopped, None.
-
-    A market that stops stops its launch, so halves are run again until it is alone.
-    """
+    """Return places of points of one launch with their columns; of those in which a market stopped, None."""
     ((_, config),) = plan.configs({name: values[places] for name, values in rows.items()})
     statistics = {name: lambda one=one: one for name, one in gathered.items()}
     group = 1 if plan.each_market else plan.replicates
@@ -101,7 +98,7 @@ def _measured(
     except MarketError:
         if len(places) == 1:
             return [(places, None)]
-        halves = np.array_split(places, 2)
+        halves = np.array_split(places, 2)  # a market that stops stops its launch: run again until it is alone
         return [found for half in halves for found in _measured(plan, gathered, begin, rows, half, engine, device)]
     for name, one in gathered.items():
         found = measured[name].labels

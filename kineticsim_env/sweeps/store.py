@@ -229,9 +229,9 @@ def begin(folder: str | Path | None, plan: Plan) -> Sweep:
         _write_once(place / PLAN, {"sweep": about, "digest": digest(about)})
     try:
         found = Sweep(place)
+    except DamagedPlan:
+        raise
     except ValueError as error:
-        if isinstance(error, DamagedPlan):
-            raise
         raise ValueError(
             f"folder: expected another folder, got {show(str(folder))}, whose {PLAN} is not that of a sweep"
         ) from error
