@@ -20,14 +20,9 @@ Finished = Callable[[int, int, dict[str, Any], float], None]
 
 
 def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
-    """Resolve an engine's name, and the devices that share the batches.
+    """Resolve an engine's name, and the devices that share the batches; errors are those of `choose_engine`.
 
-    Args:
-        engine: As in `Simulator`.
-        device: None is all GPUs, where the engine is CUDA; or one device, or a sequence of GPUs.
-
-    Raises:
-        ValueError, EngineUnavailable: See `choose_engine`.
+    None is all GPUs, where the engine is CUDA; a device may also be one, or a sequence of GPUs.
     """
     chosen = [choose_engine(engine, one) for one in (device if isinstance(device, (list, tuple)) else [device])]
     places = [place for _, place in chosen]

@@ -101,17 +101,18 @@ class Plan:
                 are looked at, only if those that are were drawn at random.
         """
         idle: dict[str, Effect | None] = {each.name: None for each in self.design.dimensions if each.varies}
-        looked, launches = 0, 0
-        for begin in range(0, min(self.points, _CHECKED), _AT_ONCE):
-            rows = self.design.rows(begin, min(begin + _AT_ONCE, self.points))
-            for places, config in itertools.islice(self.configs(rows), _LAUNCHES - launches):
-                for name in [*idle]:
-                    found = effect_of(config, name, self.series)
-                    if found.there.any():
-                        del idle[name]
-                    else:
-                        idle[name] = idle[name] or found
-                looked, launches = looked + len(places), launches + 1
+        begins = range(0, min(self.points, _CHECKED), _AT_ONCE)
+        rows = (self.design.rows(begin, min(begin + _AT_ONCE, self.points)) for begin in begins)
+        launches = itertools.chain.from_iterable(map(self.configs, rows))
+        looked = 0
+        for places, config in itertools.islice(launches, _LAUNCHES):
+            looked += len(places)
+            for name in [*idle]:
+                found = effect_of(config, name, self.series)
+                if found.there.any():
+                    del idle[name]
+                else:
+                    idle[name] = idle[name] or found
         if looked < self.points and self.design.kind in ("grid", "list"):
             return
         for name, effect in idle.items():
