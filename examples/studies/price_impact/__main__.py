@@ -19,7 +19,6 @@ from tqdm import tqdm
 from kineticsim_env import plots
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.counterfactuals import CausalImpact, block_impact, causal_impact
-from kineticsim_env.plots.impact import plain_ticks
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
@@ -178,7 +177,7 @@ def _by_size(axes: Any, presets: Any, kind: str, title: str, unit: str) -> None:
         if shown:
             plots.means(axes, [size for size, _ in shown], [mean for _, mean in shown], _COLOURS[name], name, lw=1.4)
     axes.set(title=title, xlabel=unit, ylabel="move of the mid, ticks", xscale="log", yscale="log")
-    plain_ticks(axes.xaxis)
+    plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
@@ -206,7 +205,7 @@ def _by_interval(axes: Any, presets: Any) -> None:
     axes.axhline(0, color=plots.GREY, lw=0.8)
     axes.set(title="8 units, interval by interval", xlabel="intervals since", ylabel="move of the mid, ticks")
     axes.set_xscale("log")
-    plain_ticks(axes.xaxis)
+    plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
