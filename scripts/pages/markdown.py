@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import platform
@@ -78,8 +77,8 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def measured_on(setting: Mapping[str, Any]) -> str:
     """Say when, with what command and engine, and on what a page was measured."""
     return (
-        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
-        f"{setting['engine']} engine, {machine()}. The figures are the same on every engine."
+        f"Measured on {setting['date']} with `{setting['command']}`, {setting['engine']} engine, {setting['machine']}. "
+        "The figures are the same on every engine."
     )
 
 
