@@ -64,12 +64,9 @@ def command_of(
     options: argparse.Namespace,
     apart: Sequence[str] = ("results", "engine", "output"),
 ) -> str:
-    """Return the command that measures with these options: those that are not the defaults, but for some.
+    """Return the command that measures with these options: those that are not the defaults.
 
-    Args:
-        parser: Of the options.
-        options: As they were read.
-        apart: Options that no figure depends on.
+    Options that no figure depends on stay `apart`.
     """
     given = {key: value for key, value in vars(options).items() if key not in apart}
     said = [f"--{key.replace('_', '-')} {value}" for key, value in given.items() if value != parser.get_default(key)]

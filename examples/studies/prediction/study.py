@@ -78,12 +78,8 @@ def pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what is seen, float32 `[T, M, F]`, and the changes of the mid that follow, ticks, float64 `[T, M]`.
 
-    Args:
-        seen: As `watch` returns it.
-        mids: Likewise.
-        ahead: Over how many decisions.
-        columns: Of the observation.
-        before: How many earlier observations are seen besides; the same decisions are there whatever it is, up to 3.
+    From what `watch` returns; changes are over so many decisions `ahead`. Of the observation some `columns` are seen,
+    and besides those of so many observations `before`; the same decisions are there whatever it is, up to 3.
     """
     first = FIRST + 3
     rows = [seen[first - lag : -ahead - lag, :, list(columns)].cpu().numpy() for lag in range(before + 1)]

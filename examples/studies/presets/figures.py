@@ -175,12 +175,7 @@ def curves(
 def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, reach: int = 24) -> None:
     """Draw the mean over markets of the resting quantity by distance from the mid.
 
-    Args:
-        axes: Where to.
-        bid: Resting bids `[M, L]`.
-        ask: Resting asks.
-        mid2: Twice the mid on the grid, `[M]`.
-        reach: How many ticks to each side.
+    Books are `[M, L]`; `mid2` is twice the mid on the grid, `[M]`; `reach` is in ticks, to each side.
     """
     distance = np.arange(-reach, reach + 1)
     for side, name, colour, shift in ((bid, "bids", plots.BUY, -0.22), (ask, "asks", plots.SELL, 0.22)):

@@ -89,12 +89,7 @@ def knows_fundamental(half_spread: float, skew: float = 0.0, margin: float | Non
 
 def wary(half_spread: float, limit: float, skew: float = 0.0) -> Make:
     """Quote as `policies.QuietQuotes` does, while the last four moves of the mid are below `limit` in the mean."""
-
-    def make(task: Any) -> Rule:
-        policy = policies.QuietQuotes(task, half_spread, limit, skew, SIZE)
-        return lambda observation, hidden: policy(observation)
-
-    return make
+    return public(policies.QuietQuotes, half_spread=half_spread, limit=limit, skew=skew, qty=SIZE)
 
 
 def follows(signal: Signal, horizon: int, threshold: float, ticks: float, position: int = 40) -> Make:

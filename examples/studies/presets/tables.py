@@ -11,7 +11,7 @@ from examples.studies.presets.goals import GOALS
 from examples.studies.presets.makers import LAGS, SPANS
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.statistics import Interval
-from scripts.pages.blocks import between, joined, mean, pm, table
+from scripts.pages.blocks import between, joined, mean, plus_minus, pm, table
 
 Found = Mapping[str, Any]
 Condition = tuple[str, str, bool]  # what is asked, what was measured, whether it holds (at 95%, if it has an interval)
@@ -200,11 +200,6 @@ def place_table(found: Found) -> str:
 def ends(found: Sequence[float], digits: int = 2) -> str:
     """Return a value and both ends of its 95% interval, as `default_market_goals` keeps them."""
     return between(Interval(*found, count=0), digits)
-
-
-def plus_minus(pair: Sequence[float]) -> str:
-    """Return a mean and half of its 95% interval, as `default_market_goals` keeps them."""
-    return f"{pair[0]:,.0f} ± {pair[1]:,.0f}"
 
 
 def best_trader(figures: Found) -> tuple[str, Found]:

@@ -60,12 +60,7 @@ def measure(
 ) -> tuple[dict[str, Any], Games]:
     """Let all makers trade in a preset and in the candidates beside it; return the figures, and the preset's games.
 
-    Args:
-        name: The preset.
-        candidates: Other markets by their names.
-        skews: Those of the makers in the preset, 0 among them.
-        skew: That of the makers in the candidates, which play without one too.
-        options: Of the command.
+    In the preset makers have all `skews`, 0 among them; in the candidates 0 and `skew`.
     """
     preset, few = MarketConfig.preset(name), max(2, options.markets // 4)
     played = {name: (preset, skews, options.markets)}
