@@ -56,6 +56,16 @@ def plus_minus(interval: Sequence[float], digits: int = 0) -> str:
     return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
 
 
+def above(value: Any, bound: float = 0.0) -> bool:
+    """Return whether a mean with its error, a `Mean` or as results have it, is above a bound by its 95% interval."""
+    return Mean(*value).mean - Mean(*value).interval() > bound
+
+
+def below(value: Any, bound: float = 0.0) -> bool:
+    """Return whether it is below a bound by its interval."""
+    return Mean(*value).mean + Mean(*value).interval() < bound
+
+
 def joined(parts: Sequence[str]) -> str:
     """Return texts as a list in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

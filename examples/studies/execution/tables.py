@@ -46,16 +46,6 @@ def less(found: Found, rule: str, events: int, size: int) -> Mean:
     return Mean(*pick(found["best"], rule=rule, events=events, size=size)["less"])
 
 
-def below(value: Mean) -> bool:
-    """Return whether a difference is below zero at 95%."""
-    return value.mean + value.interval() < 0
-
-
-def above(value: Mean) -> bool:
-    """Return whether a difference is above zero at 95%."""
-    return value.mean - value.interval() > 0
-
-
 def pace_table(found: Found, size: int) -> str:
     """Return the table of what a block costs at equal paces, by rule."""
     rows = [

@@ -15,7 +15,7 @@ import torch
 
 from examples.studies.presets.episodes import play, watch
 from examples.studies.presets.makers import SIZE
-from examples.studies.presets.rules import FIRST, HORIZONS, Make, Push, Rule, explained, fixed, goes_by
+from examples.studies.presets.rules import FIRST, HORIZONS, Make, Push, by, explained, fixed, goes_by
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.policies.base import maker_action
@@ -125,15 +125,12 @@ def predictability(config: MarketConfig, markets: int, engine: str = "auto") -> 
 def leaning(push: Push, half_spread: float) -> Make:
     """Quote around the mid that is predicted; `push` is the change that is expected, ticks."""
 
-    def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Any) -> torch.Tensor:
-            expected = push(observation[:, :MARKET_FEATURES])
-            size = torch.full_like(expected, float(SIZE))
-            return maker_action(task, half_spread - expected, half_spread + expected, size, size)
+    def rule(task: Any, observation: torch.Tensor, hidden: Any) -> torch.Tensor:
+        expected = push(observation[:, :MARKET_FEATURES])
+        size = torch.full_like(expected, float(SIZE))
+        return maker_action(task, half_spread - expected, half_spread + expected, size, size)
 
-        return rule
-
-    return make
+    return by(rule)
 
 
 def worth(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from examples.studies.presets.goals import GOALS
 from examples.studies.presets.makers import LAGS, SPANS
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.statistics import Interval
-from scripts.pages.blocks import between, joined, mean, plus_minus, pm, table
+from scripts.pages.blocks import above, below, between, joined, mean, plus_minus, pm, table
 
 Found = Mapping[str, Any]
 Condition = tuple[str, str, bool]  # what is asked, what was measured, whether it holds (at 95%, if it has an interval)
@@ -57,16 +57,6 @@ def fills(row: Found) -> float:
 def ratio(row: Found) -> float:
     """Return a maker's mean PnL over its deviation."""
     return row["pnl"][0] / row["sd"][0]
-
-
-def above(value: Sequence[float], bound: float = 0.0) -> bool:
-    """Return whether a mean with its error is above a bound by its interval; below it, with both signs turned."""
-    return mean(value).mean - mean(value).interval() > bound
-
-
-def below(value: Sequence[float], bound: float = 0.0) -> bool:
-    """Return whether a mean with its error is below a bound by its interval."""
-    return mean(value).mean + mean(value).interval() < bound
 
 
 def conditions(found: Found, name: str) -> list[Condition]:
