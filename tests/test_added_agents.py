@@ -144,6 +144,16 @@ def test_a_branch_has_the_memory_and_goes_on_alike(kind):
         assert torch.equal(tensor, other.tensors[name]), name
 
 
+def test_a_large_grid_has_one_bin_per_tick():
+    """On smaller ones an order is added to one of four bins, so that it need not wait for its neighbour's."""
+    config = lively("each").replace(num_levels=1024, init_price=512)
+    one, two = (ks.Simulator(config, 3, engine=engine, seed=5) for engine in BOTH)
+    for _ in range(3):
+        one.run(4), two.run(4)
+        for name, tensor in one.tensors.items():
+            assert torch.equal(tensor, two.tensors[name]), name
+
+
 @KIND
 def test_one_call_or_many_is_the_same(kind):
     whole, parts = (ks.Simulator(lively(kind), 3, engine="cpu", seed=5) for _ in range(2))

@@ -120,6 +120,18 @@ def test_agents_of_every_class_come_where_a_learner_replaces_one(take, variant):
         both.move(rng)
 
 
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.endswith("levers")])
+def test_the_fundamental_price_walks_in_some_regimes_only(take, variant):
+    """Words of beats are drawn for 32 at a time, and not used where a regime without a walk has come between."""
+    take(variant)
+    fields = dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | {"num_agents": 8, "interval": 70, "beat": 3}
+    fields |= {"num_levels": 32, "init_price": 16, "noise_spread": 6, "noise": 0.5, "fundamental": 0.5}
+    fields |= {"momentum": 0.0, "maker": 0.0, "walk_prob": 0.5, "window": 4, "regimes": [{}, {"walk_prob": 0.0}]}
+    both, rng = Ensemble(fields | {"regime_switch_prob": 0.3}, ("noise",), 2, 3, "cpu"), random.Random(variant)
+    for _ in range(5):
+        both.move(rng)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(10)))
 def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkeypatch):
