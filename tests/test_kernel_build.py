@@ -90,7 +90,7 @@ def test_the_real_kernel_compiles_for_calls_on_the_clock(builder, slots):
         assert_is_kernel(builder, compile_kernel(builder, 90, {**CALLS, "KS_SLOTS": slots, "KS_LEVERS": levers}))
 
 
-@each_builder
+@pytest.mark.parametrize("builder", [by_nvrtc, pytest.param("nvcc", marks=[*by_nvcc.marks, slow])])
 def test_the_real_kernel_compiles_with_parameters_of_its_own(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, OWN))
 
