@@ -65,7 +65,7 @@ def test_random_plays_of_each(play, seed, levers):
 
 
 @pytest.mark.parametrize("mechanism", ["call", "continuous"])
-@pytest.mark.parametrize("seed", range(examples(200)))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_random_plays_on_the_clock(seed, mechanism):
     rng = np.random.default_rng(seed)
     markets, levels, agents = (int(rng.choice(of)) for of in ([1, 2, 3], [8, 16, 64, 128, 256], [1, 3, 7, 12]))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import mentions
+from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.simulator import Simulator
@@ -296,6 +297,7 @@ def test_report_tables(file, tmp_path, capsys):
     assert "| markets | environment (Python) |\n| --- | --- |\n| 8,192 | 0.80 |" in text  # with a reward in Python
 
 
+@slow
 def test_report_figures(file, tmp_path):
     pytest.importorskip("matplotlib")
     written = {path.name: path for path in report.write(file, tmp_path / "out")}
@@ -451,6 +453,7 @@ def test_the_projects_own_files_are_allowed():
     assert load(folder / "h200.json")["rows"] and load(folder / "cpu.json")["rows"]
 
 
+@slow
 def test_texts_of_a_file_are_no_markup(file, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     evil = "<script>a & b</script> | $\\frac ![x](y) `c`\nd\x1b[2J"

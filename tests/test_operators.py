@@ -20,7 +20,8 @@ from kineticsim_env.runtime import build, layout
 
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 on_each = pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-compiled_by = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+# A policy and a step in one graph, below, goes through inductor in `make test`, too.
+compiled_by = pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 M = 7
 SMALL = {"preset": "trading", "horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
 # Torch 2.13, with any operator that changes a tensor twice in a program. With copy=True results are an operator's.

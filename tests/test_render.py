@@ -409,6 +409,7 @@ def test_record_video(tmp_path):
     assert [frames_of(path) for path in paths] == [(21, (960, 600))] * 2
 
 
+@slow
 @pytest.mark.parametrize(("markets", "options"), [(1, {}), (300, {"record_first_only": True})])
 def test_record_video_of_a_vector_environment(markets, options, tmp_path):
     pytest.importorskip("moviepy")
@@ -424,6 +425,7 @@ def test_record_video_of_a_vector_environment(markets, options, tmp_path):
     assert frames_of(path)[1] == (960, 600) and frames_of(path)[0] >= 12
 
 
+@slow
 def test_record_video_of_pettingzoo(tmp_path):
     pytest.importorskip("moviepy")
     pytest.importorskip("pettingzoo", minversion="1.27")  # older ones have no RecordVideoParallel
@@ -456,6 +458,7 @@ def run(script, *arguments):
     return done.stdout
 
 
+@slow
 def test_the_example_makes_a_video_and_a_picture(tmp_path):
     pytest.importorskip("moviepy")
     out = run("examples/watch_market.py", "--horizon", 12, "--policy", "fixed-spread", "--output", tmp_path / "a" / "b")

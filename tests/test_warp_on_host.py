@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from reference.orders import BUY, SELL
 from strategies import play_twice, plays
 from test_second_model import fill_up
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.cpu import CpuEngine
@@ -36,6 +36,7 @@ def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
     check_cores_agree([first, second], environment, 0.05)
 
 
+@covering
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "liquidation"])
 def test_they_agree_in_the_trading_market(twice, role, mark):
