@@ -146,7 +146,7 @@ def test_a_branch_has_the_memory_and_goes_on_alike(kind):
 
 def test_a_large_grid_has_one_bin_per_tick():
     """On smaller ones an order is added to one of four bins, so that it need not wait for its neighbour's."""
-    config = lively("each").replace(num_levels=1024, init_price=512)
+    config = lively("each").replace(num_levels=1024, init_price=512, agents={copied_noise: ks.mix(9)})
     one, two = (ks.Simulator(config, 3, engine=engine, seed=5) for engine in BOTH)
     for _ in range(3):
         one.run(4), two.run(4)
