@@ -175,21 +175,6 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         return self.possible_agents
 
     @property
-    def possible_agents(self) -> list[str]:
-        """The names of the learners."""
-        return list(self._place)
-
-    @property
-    def num_agents(self) -> int:
-        """The number of learners of a market."""
-        return len(self._place)
-
-    @property
-    def max_num_agents(self) -> int:
-        """The number of learners of a market."""
-        return len(self._place)
-
-    @property
     def observation_spaces(self) -> dict[str, spaces.Space]:
         """The observation space of each learner."""
         return self._observation_spaces
@@ -198,11 +183,6 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
     def action_spaces(self) -> dict[str, spaces.Space]:
         """The action space of each learner."""
         return self._action_spaces
-
-    @property
-    def state_spaces(self) -> dict[str, spaces.Space | None]:
-        """For each learner, the space of what all of them see together."""
-        return dict.fromkeys(self._place, self._env.state_space)
 
     def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Begin episodes on the first call; later calls return the present observations: markets reset themselves."""
