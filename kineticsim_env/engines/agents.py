@@ -47,11 +47,7 @@ class AgentGroup:
 
 
 def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[AgentGroup, ...]:
-    """Return the classes of a config in their order.
-
-    Args:
-        config: The market.
-        replaced: How many agents of each class slots replace, by name.
+    """Return the classes of a config in their order; `replaced` says how many agents of each slots replace, by name.
 
     Raises:
         ValueError: If slots replace more agents of a class than there are.

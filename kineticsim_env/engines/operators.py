@@ -110,13 +110,10 @@ class Launcher:
         self.auctions: int = said.launch.decisions * said.launch.auctions
 
     def step(self, address: int, size: int, stride: int, stream: int) -> int:
-        """Play a step of the tensors that are bound, on a CUDA stream.
+        """Play a step of the tensors that are bound, on a CUDA stream, `torch.cuda.Stream.cuda_stream`.
 
-        Args:
-            address: Of the input, checked, contiguous.
-            size: Its bytes.
-            stride: Numbers in a row of actions.
-            stream: `torch.cuda.Stream.cuda_stream`.
+        The input, checked and contiguous, lies at an address, has `size` bytes and `stride` numbers in a row of
+        actions.
 
         Returns:
             PLAYED; MOVED, and nothing has happened, if a watched tensor lies elsewhere by now or has another size;

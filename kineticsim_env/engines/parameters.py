@@ -71,16 +71,9 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
 def parameter_rows(
     config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the integers of `struct MarketParams` by name.
+    """Return the integers of `struct MarketParams` by name, int64 `[num_rows]`: 1 if all markets are alike.
 
-    Args:
-        config: The market.
-        num_rows: 1 if all markets share their parameters, else the number of markets.
-        counts: int64 `[num_rows, 4]`, agents per class before replacement.
-        replaced: How many agents of each class slots replace.
-
-    Returns:
-        int64 arrays of shape `[num_rows]`, one per field.
+    Counts are int64 `[num_rows, 4]`, agents per class before replacement; slots replace `replaced` of each.
     """
     inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
@@ -147,13 +140,10 @@ _FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words a
 
 
 def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:
-    """Return the config of running markets after a change of some fields.
+    """Return the config of running markets after a change of some fields, which become per market unless all change.
 
-    Args:
-        config: What they play.
-        fields: New values by name, one for all markets or one per market; of agents that users have added, by
-            `class.parameter`, also one of each agent.
-        chosen: bool `[M]`, the markets that change; fields become per market unless all do.
+    New values are by name, one for all markets or one per market; of agents that users have added, by
+    `class.parameter`, also one of each agent. `chosen`, bool `[M]`, are the markets that change.
     """
     of_agents = agent_fields(config)
     free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]

@@ -55,11 +55,8 @@ class OpponentSlot:
 def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[OpponentSlot, ...]:
     """Return the slots behind the learner's, in the order of the dict; none for None.
 
-    Args:
-        given: For each role, or class of `config.agents`, a list of policies, which is one slot; or a list of such
-            lists, one per slot.
-        config: The market, whose agents some of them replace.
-        replace: The class whose place the learner takes, None if it is added.
+    For each role, or class of `config.agents`, there is a list of policies, which is one slot, or a list of such lists.
+    The learner takes the place of an agent of the class `replace`, if it is not None.
     """
     if given is None:
         return ()
