@@ -25,10 +25,9 @@ class BatchResults:
     Attributes:
         observation: The present observations, float32 `[M, F]`, a live tensor.
         outputs: The results as live tensors, without None.
-        live: The results, live, as arrays where arrays are returned of tensors on the host.
-        are_live: Whether they are returned so; else `copies` are.
-        same_step: Whether there is a final observation.
-        has_info: Whether infos have what is known.
+        live: The results, live, as arrays where arrays are returned of tensors on the host; so they are returned where
+            `are_live`, else as `copies`.
+        same_step: Whether there is a final observation; `has_info`: what is known.
     """
 
     def __init__(self, core: EnvCore, role: str, *, numpy: bool, copy: bool, masked: bool) -> None:

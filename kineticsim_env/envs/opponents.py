@@ -37,19 +37,12 @@ _LIST = "a list of policies, or for several slots a list of such lists"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OpponentSlot:
-    """One slot, and who may play it.
+    """One slot, and who may play it."""
 
-    Attributes:
-        role: The slot's, one of `ROLES`.
-        name: What errors call the list.
-        policies: To draw from.
-        replaces: The class of agents whose place it takes; None of one that is added.
-    """
-
-    role: str
-    name: str
-    policies: tuple[Any, ...]
-    replaces: str | None
+    role: str  # the slot's, one of `ROLES`
+    name: str  # what errors call the list
+    policies: tuple[Any, ...]  # to draw from
+    replaces: str | None  # the class of agents whose place it takes; None of one that is added
 
 
 def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[OpponentSlot, ...]:
