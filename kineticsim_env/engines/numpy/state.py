@@ -3,7 +3,7 @@
 Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -57,10 +57,37 @@ class Markets:
             marketable quantity, buys less sells. No state.
     """
 
-    if TYPE_CHECKING:  # the attributes are those of the tables of names above
-
-        def __getattr__(self, name: str) -> np.ndarray: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
+    bid: np.ndarray
+    ask: np.ndarray
+    prev_mid2: np.ndarray
+    last_tick: np.ndarray
+    price_origin: np.ndarray
+    fundamental_price: np.ndarray
+    seed: np.ndarray
+    episode: np.ndarray
+    t: np.ndarray
+    volume: np.ndarray
+    trades: np.ndarray
+    error: np.ndarray
+    regime: np.ndarray
+    ret: np.ndarray
+    beat_price: np.ndarray
+    agent_memory: np.ndarray
+    quotes: np.ndarray
+    cash: np.ndarray
+    inventory: np.ndarray
+    fees: np.ndarray
+    queue: np.ndarray
+    moments: np.ndarray
+    elapsed: np.ndarray
+    done: np.ndarray
+    mid_history: np.ndarray
+    volume_history: np.ndarray
+    prev_value: np.ndarray
+    ended: np.ndarray
+    arrival2: np.ndarray
+    scenario: np.ndarray
+    opening_value: np.ndarray
 
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]
