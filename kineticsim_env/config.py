@@ -8,6 +8,7 @@ and all of them together by `runtime/fields_together.py`; the presets are in `ru
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -257,11 +258,10 @@ class MarketConfig:
         )
 
 
-def _checked_agents(name: str, value: Any) -> Any:
-    return checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"])
-
-
-_CHECKS = {"regimes": checked_regimes, "agents": _checked_agents}
+_CHECKS = {
+    "regimes": checked_regimes,
+    "agents": functools.partial(checked_agents, most=layout.CONSTANTS["kMostAgentClasses"]),
+}
 
 
 def checked_field(name: str, value: Any) -> Any:

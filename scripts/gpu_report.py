@@ -105,18 +105,9 @@ def run_with(found: list[str], pytest_args: list[str]) -> dict[str, dict]:
         parts = {builder: Path(folder) / f"{place}.json" for place, builder in enumerate(found)}
         processes = []
         for builder, part in parts.items():
-            command = [
-                sys.executable,
-                "-m",
-                "scripts.gpu_report",
-                "--part",
-                str(part),
-                "--",
-                f"--basetemp={part}.tmp",
-                *pytest_args,
-            ]
+            command = [sys.executable, "-m", "scripts.gpu_report", "--part", str(part), "--", f"--basetemp={part}.tmp"]
             environment = {**os.environ, kernels.BUILDER_VARIABLE: builder.split()[0]}
-            processes.append(subprocess.Popen(command, cwd=ROOT, env=environment))
+            processes.append(subprocess.Popen([*command, *pytest_args], cwd=ROOT, env=environment))
         for process in processes:
             process.wait()
         return {

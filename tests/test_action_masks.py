@@ -11,7 +11,7 @@ from thorough import covering
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
 
-SMALL = {"config": FEW_ORDERS, "bank_size": 4, "warmup": 20, "action_type": "discrete", "action_mask": True}
+SMALL = {"config": FEW_ORDERS, "bank_size": 4, "warmup": 5, "action_type": "discrete", "action_mask": True}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from env_helpers import assert_same
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.engines.numpy import actions as oracle
@@ -47,6 +48,7 @@ def test_all_mean_the_same_number():
 FORMS = ["plain", "nested", "wider", "turned", "apart", "tensor", "turned tensor", "tensor with a gradient"]
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("form", FORMS)

@@ -244,7 +244,7 @@ def assert_alike(found, wanted):
 
 @covering
 @pytest.mark.filterwarnings("ignore")  # torch's, of its own programs
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [open_one, open_many], ids=["one learner", "many"])
 def test_compiled_steps(make, backend):
     """Over ends of episodes, with TorchRL's resets: a program gives the bits of a plain step."""

@@ -272,8 +272,9 @@ def test_a_config_of_a_stranger_imports_no_module_but_those_allowed(stranger):
 def test_scenarios_and_states_of_a_stranger_import_nothing(stranger):
     path, mark = stranger
     env = ks.envs.vector.MarketMakingVectorEnv(
-        2, config=PRESET.replace(agents={trend_follower: 2}), randomise={"fee": [0, 1, 2]}, horizon=4, engine="numpy"
-    )
+        2, config=PRESET.replace(agents={trend_follower: 2}), randomise={"fee": [0, 1, 2]}, horizon=4, engine="numpy",
+        warmup=3, bank_size=2,
+    )  # fmt: skip
     env.reset(seed=1)
     saved = env.state_dict()
     table = unpack(SCENARIOS, saved[SCENARIOS])

@@ -16,6 +16,7 @@ from kineticsim_env.envs.registered import pack_arguments
 ENGINES = ["numpy", "cpu"]
 MARKETS = 4
 PRESETS = ["trading", "continuous", "news"]
+FEWER = {"continuous": {"interval": 12, "beat": 6}, "news": {"interval": 12, "beat": 6}}  # orders per decision
 LOOKBACK = "trend_follower.lookback"
 
 
@@ -28,7 +29,7 @@ def quoter(market, own, draw):
 def market(preset="trading", **agents):
     """Return a preset with agents of four classes, of which some remember something."""
     mixes = {trend_follower: ks.mix(5, threshold=1), insider: 2, quoter: 3, at_the_best: 1}
-    return ks.MarketConfig.preset(preset).replace(agents=mixes | agents)
+    return ks.MarketConfig.preset(preset, **FEWER.get(preset, {})).replace(agents=mixes | agents)
 
 
 def trading(engine, config=None, markets=MARKETS, **arguments):
@@ -61,6 +62,7 @@ def assert_same(one, other):
 # Learners in their places ---------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_slot_silences_the_last_of_a_class(engine, preset):
@@ -71,7 +73,7 @@ def test_a_slot_silences_the_last_of_a_class(engine, preset):
         own.called += 1
         return ks.order(own.speaks, view.near_mid(draw.offset(3)), 3)
 
-    config = ks.MarketConfig.preset(preset)
+    config = ks.MarketConfig.preset(preset, **FEWER.get(preset, {}))
     alone = ks.Simulator(config.replace(agents={talker: ks.mix(3, speaks=[1, 1, 0])}), 3, engine=engine, seed=5)
     replaced = ks.Simulator(config.replace(agents={talker: 3}), 3, engine=engine, seed=5, slots=("talker", None))
     series = [simulator.run(40, ["last_price", "volume", "mid2"]) for simulator in (alone, replaced)]
@@ -334,6 +336,7 @@ def test_json_of_an_environment_and_back():
 # Changes in running markets -------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_parameters_of_running_agents_change(engine, preset):

@@ -7,7 +7,7 @@ import torch
 from agent_classes import CLASSES, at_the_best, copied_noise, extreme, insider, trend_follower
 from build_helpers import needs_compiler
 from plain_rules import who_comes
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 
@@ -45,6 +45,7 @@ def all_of(count, **fields):
     return {kind: ks.mix(count, **({"lookback": lookbacks} if kind is trend_follower else {})) for kind in CLASSES}
 
 
+@covering
 @pytest.mark.parametrize(
     ("count", "built_in"), [(17, 0), *(pytest.param(*two, marks=slow) for two in ((1, 0), (17, 5)))]
 )

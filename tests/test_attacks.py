@@ -9,6 +9,7 @@ import pytest
 import torch
 from strategies import ENGINES
 from test_reward_hacking import assert_earns, assert_earns_nothing
+from thorough import slow
 
 import kineticsim_env as ks
 from examples.studies.attacks import __main__ as command
@@ -120,6 +121,7 @@ def test_a_call_has_no_takers_who_would_pay_for_a_rebate(engine):
 # The page -------------------------------------------------------------------------------------------------------------
 
 
+@slow
 def test_the_page(tmp_path, monkeypatch, capsys):
     few = {name: ALONE[name] for name in ("LastStep", "FlashedWall", "QuoteStuffing", "TraderSniper")}
     still = {"nobody moves": Owner(("maker", "trader"), lambda t: [(-1, -1, -1, -1), (0, 0, 0, 0)])}

@@ -19,6 +19,7 @@ SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations"
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
 SMALL += ["--stack", "6", "--stack-seeds", "1"]
 PART = "Execution:trading"
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 from kineticsim_env.config import MarketConfig
 from scripts.benchmarks.array_form import ArrayForm
@@ -69,12 +70,14 @@ def check(backend, workload, pieces=PIECES):
     backend.close()
 
 
+@covering
 @pytest.mark.parametrize("make", CPU_BACKENDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes(make, shape):
     check(available(make()), Workload(*shape, steps=40, seed=5))
 
 
+@covering
 @pytest.mark.parametrize("make", CPU_BACKENDS)
 @pytest.mark.parametrize("shape", [(11, 50, 8), (6, 129, 64)], ids=str)
 def test_other_parameters(make, shape):
@@ -86,10 +89,18 @@ def test_torch_compile(kind):
     check(available(TorchCompile("cpu")), kind(7, 65, 32, steps=40, seed=3))
 
 
-def test_jax():
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Asymmetric(5, 33, 16, steps=40, seed=9),
+        pytest.param(Workload(20, 300, 128, steps=40), marks=pytest.mark.slow),
+        pytest.param(Workload(1, 1, 8, 40), marks=pytest.mark.slow),
+    ],
+    ids=["asymmetric", "large", "one agent"],
+)
+def test_jax(workload):
     # A length for each program that is compiled: one that the loop's unrolling does not divide, and one that it does.
-    for workload in (Workload(20, 300, 128, steps=40), Asymmetric(5, 33, 16, steps=40, seed=9), Workload(1, 1, 8, 40)):
-        check(available(JaxScan("cpu")), workload, pieces=(40, 1))
+    check(available(JaxScan("cpu")), workload, pieces=(40, 1))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs JAX")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import mentions
+from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.simulator import Simulator
@@ -296,6 +297,7 @@ def test_report_tables(file, tmp_path, capsys):
     assert "| markets | environment (Python) |\n| --- | --- |\n| 8,192 | 0.80 |" in text  # with a reward in Python
 
 
+@slow
 def test_report_figures(file, tmp_path):
     pytest.importorskip("matplotlib")
     written = {path.name: path for path in report.write(file, tmp_path / "out")}
@@ -409,6 +411,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ("rows/0/machine", 1, "rows[0]: machine: expected a whole number from 0 to 0.*got 1"),
         ("rows/0/digest", "`<b>`", "rows[0]: digest: expected a hash.*got '`<b>`'"),
         ("rows/0/mean_volume", None, "rows[0]: mean_volume: expected a number.*got None"),
+        ("rows/0/mean_volume", MISSING, "rows[0]: mean_volume: is missing"),
         ("rows/0/first_call_seconds", None, "rows[0]: first_call_seconds: .*got None"),
         ("rows/11/env_steps_per_s", MISSING, "rows[11]: env_steps_per_s: is missing"),
         ("refused", [{}], "refused[0]: sweep: is missing"),
@@ -450,6 +453,7 @@ def test_the_projects_own_files_are_allowed():
     assert load(folder / "h200.json")["rows"] and load(folder / "cpu.json")["rows"]
 
 
+@slow
 def test_texts_of_a_file_are_no_markup(file, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     evil = "<script>a & b</script> | $\\frac ![x](y) `c`\nd\x1b[2J"

@@ -135,7 +135,9 @@ def _may_mount():
 
 @needs_compiler
 @pytest.mark.skipif(not _may_mount(), reason="no file system can be mounted here")
-@pytest.mark.parametrize("room", ["8k", "40k"])  # for not even the first words, and for those of the compiler
+@pytest.mark.parametrize(
+    "room", [pytest.param("8k", marks=slow), "40k"]
+)  # for not even the first words, and for those of the compiler
 def test_a_full_disk_is_named_and_what_to_do(sources, room):
     place = sources.parent / "small"
     place.mkdir()
@@ -176,6 +178,7 @@ extern "C" int64_t ks_answer() {
 )
 
 
+@slow
 @needs_compiler
 def test_the_engine_runs_in_a_fork_of_a_process_that_used_it(sources):
     """OpenMP's threads do not survive a fork, and a child that waits for them would hang."""

@@ -7,7 +7,7 @@ import torch
 from ensembles import KINDS, random_ensemble
 from examples_of_traders import load
 from strategies import Play, assert_same, every_engine, make_move, open_simulator
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
@@ -39,6 +39,7 @@ def assert_copies_are_the_same(config, markets, slots, seed, engine, moves=MOVES
         assert_same(make_move(copy, move), make_move(sim, move), f"move {number} {move}:")
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize(("arrivals", "mechanism"), KINDS)
 def test_random_markets(engine, arrivals, mechanism):

@@ -351,6 +351,9 @@ def test_the_tails_of_what_is_predicted():
     assert of == {-1.0: 0.02, 0.0: 0.04, 49.0: 1.0, 98.0: 0.04, 99.0: 0.02}
     none = Predicted({"a": values[:0]}, {"a": 1.0}, 7)
     assert none.p_values == {"a": 1.0} and np.isnan(none.interval()["a"]).all()
+    for level in (-0.5, 1.5):
+        with pytest.raises(ValueError, match=f"level: expected .*got {level}"):
+            none.interval(level)
 
 
 # Targets --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from build_helpers import needs_compiler
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 
@@ -32,6 +32,7 @@ def assert_same(config, intervals=3, markets=2, slots=(), seed=5):
     return sims[1]
 
 
+@covering
 @pytest.mark.parametrize("slots", [(), (None, "momentum")])
 @pytest.mark.parametrize(
     ("interval", "beat"),
@@ -45,6 +46,7 @@ def test_blocks_of_every_length(interval, beat, slots):
     assert_same(market(interval, beat), slots=slots, markets=1 + (interval < 60))
 
 
+@covering
 @pytest.mark.parametrize("spread", [0, 3, 40, 1000])
 @pytest.mark.parametrize("levels", [8, 32, 64, 128, 2048])
 @pytest.mark.parametrize("taken", [0.0, 0.2, 1.0])

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from thorough import slow
 
 ROOT = Path(__file__).resolve().parent.parent
 WITHOUT_DISPLAY = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER", "XDG_RUNTIME_DIR")
@@ -62,6 +63,7 @@ def run(*words):
 IDS = [f"KineticSim/{task}-v0" for task in ("MarketMaking", "Execution", "Trading")]
 
 
+@slow
 def test_the_checker_passes_without_a_display():
     """A window is opened where nobody sees it, and that is the only warning."""
     pytest.importorskip("pygame")

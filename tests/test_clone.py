@@ -10,7 +10,7 @@ import torch
 from env_helpers import clock_environments, draw_actions, environments, launch, make_cores
 from hypothesis import given, settings
 from markets import FEW_ORDERS
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
@@ -127,6 +127,7 @@ def flat(results):
     return [results.cpu().numpy().tobytes() if isinstance(results, torch.Tensor) else np.asarray(results).tobytes()]
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
 @pytest.mark.parametrize("form", [{}, {"copy": False}, {"output": "numpy"}])
@@ -263,6 +264,7 @@ def test_a_wrapper_that_cannot_be_cloned_is_named():
 # The other forms ------------------------------------------------------------------------------------------------------
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("copied", [True, False])
 def test_many_learners(engine, copied):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from messages import mentions
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env import MarketConfig, Simulator, policies
@@ -51,6 +52,7 @@ def assert_same_arms(one, two):
 # Equality to the bit --------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("auctions", [1, 3])
 @pytest.mark.parametrize("name", CONFIGS)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from strategies import ENGINES, PAIRS
 from test_counterfactual import assert_same_arms, schedule
+from thorough import covering
 
 from kineticsim_env import MarketConfig, Simulator, policies
 from kineticsim_env.counterfactuals import block_impact, counterfactual
@@ -32,6 +33,7 @@ def on(engine, orders):
     return orders.cuda() if engine == "cuda" else orders
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("auctions", [1, 3])
 @pytest.mark.parametrize("rules", RULES)
@@ -127,6 +129,7 @@ def test_a_block_pays_each_price_that_it_meets(engine):
     assert found.shortfall.mean == found.impact_cost.mean == (3 * 1 + 2) / 4
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("side", ["buy", "sell"])
 def test_what_trades_before_quotes_are_withdrawn_is_counted(side, engine):
@@ -138,6 +141,7 @@ def test_what_trades_before_quotes_are_withdrawn_is_counted(side, engine):
     assert found.at_end.mean > 0
 
 
+@covering
 @pytest.mark.parametrize("engine", ["numpy", "cpu"])
 @pytest.mark.parametrize("rules", ["call", "continuous", "late"])
 def test_environments(rules, engine):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from build_helpers import compile_kernel
 from test_kernel_build import ARCHS, by_nvcc_too
-from thorough import covering
+from thorough import covering, slow
 
 import kineticsim_env as ks
 from kineticsim_env.engines.numpy.rules import episode_key, random_words
@@ -131,6 +131,7 @@ def check(backend, workload: Workload, engine: str, pieces=()) -> None:
 HOST_SHAPES = [(1, 1, 8, 60, ()), (3, 7, 8, 40, (1, 17)), (2, 300, 32, 12, (5,)), (4, 33, 128, 6, (2, 2))]
 
 
+@covering
 @pytest.mark.parametrize("backend", ON_HOST)
 @pytest.mark.parametrize("shape", HOST_SHAPES, ids=str)
 def test_equals_the_oracle_on_the_cpu(backend, shape):
@@ -139,7 +140,11 @@ def test_equals_the_oracle_on_the_cpu(backend, shape):
 
 
 @needs_host
-@pytest.mark.parametrize("shape", [(70, 256, 128, 120), (33, 65, 64, 500), (5, 1023, 1024, 30)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(5, 1023, 1024, 30), *(pytest.param(of, marks=slow) for of in ((70, 256, 128, 120), (33, 65, 64, 500)))],
+    ids=str,
+)
 def test_naive_equals_the_oracle_for_long(shape):
     markets, agents, levels, steps = shape
     check(NaiveOnHost(), Workload(markets, agents, levels, steps, seed=2**40), "numpy", (steps // 3,))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 import kineticsim_env as ks
 from examples.studies.presets import episodes as study
@@ -268,6 +269,7 @@ def test_points_of_the_search_are_markets():
         search.config_of(point)
 
 
+@slow
 def test_search_writes_what_it_tried(short, monkeypatch, tmp_path):
     monkeypatch.setattr(search, "MOST", 100.0)  # nothing is known of four markets
     monkeypatch.setattr(search, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(count))

@@ -24,6 +24,7 @@ from unittest import mock
 
 import gymnasium
 import pytest
+from thorough import slow
 
 import kineticsim_env
 from kineticsim_env import cli
@@ -72,6 +73,8 @@ OPTIONAL += (
     "skrl",
 )
 OPTIONAL += ("torchrl", "tree")  # RLlib, which sweeps on Ray do without, needs the latter
+LONG = ("examples/studies/calibration/README.md",)  # its Python is slow; tests/test_calibration.py calls the same
+SIMULATIONS = 200  # of a file that is calibrated, whatever it says
 ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
 
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -99,7 +102,9 @@ def blocks(language: str) -> list:
         for match in _FENCE.finditer(text):
             if match.group(1) == language:
                 line = text.count("\n", 0, match.start()) + 1
-                found.append(pytest.param(match.group(2), id=f"{name(page)}:{line}"))
+                long = name(page) in LONG or any(f"from {library}" in match.group(2) for library in ISOLATED)
+                marks = [slow] if language == "python" and long else []
+                found.append(pytest.param(match.group(2), id=f"{name(page)}:{line}", marks=marks))
     return found
 
 
@@ -250,6 +255,11 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     if arguments[0] == "play":  # tests/test_play.py runs it
         cli._parser().parse_args(arguments)
         return
+    if arguments[0] == "calibrate":
+        given, arguments[1] = Path(arguments[1]), str(folder / "fewer.toml")
+        fewer, lines = re.subn(r"(?m)^simulations = \d+", f"simulations = {SIMULATIONS}", given.read_text())
+        assert lines == 1
+        (folder / "fewer.toml").write_text(fewer)
     if arguments == ["simulate"]:  # named, not shown
         arguments = ["simulate", "--markets", "2", "--auctions", "2"]
     assert cli.main(arguments) in ((0, 1) if arguments == ["doctor"] else (0,))

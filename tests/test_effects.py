@@ -7,7 +7,7 @@ import pytest
 from agent_classes import copied_noise, insider, trend_follower
 from ensembles import KINDS, random_ensemble
 from strategies import FURTHER, SERIES
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS, checked_field
@@ -100,6 +100,7 @@ def names_of(preset):
     return names
 
 
+@covering
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_table_is_true_of_every_field_of_every_preset(preset, watched):

@@ -21,7 +21,7 @@ from strategies import (
     play_together,
     plays,
 )
-from thorough import examples
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
@@ -98,6 +98,7 @@ SHAPES = [(8, 1, 1), (8, 300, 33), (16, 3, 5), (32, 1100, 60), (64, 1023, 65), (
 SHAPES += [(256, 129, 31), (512, 33, 129), (1024, 257, 33), (2048, 31, 3), (4096, 5, 2), (8192, 700, 2)]
 
 
+@covering
 @pytest.mark.parametrize("engines", PAIRS)
 @pytest.mark.parametrize("options", [frozenset(), EVERYTHING], ids=["plain", "options"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "L{} A{} M{}".format(*shape))
@@ -146,6 +147,7 @@ def test_every_field_per_market(engines, population):
     play_together(Play(config, 40, slots, 9, (*LIVELY, ("reset", "many seeds", True, 1), *LIVELY)), engines)
 
 
+@slow
 @pytest.mark.parametrize("engines", PAIRS)
 def test_long_run(engines):
     """A long chunk of the market that the tasks use: what drifts apart slowly shows."""

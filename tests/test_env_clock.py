@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
-from thorough import covering, examples
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.envs.state_dict import load_state, state_of
@@ -224,6 +224,7 @@ def test_rows_are_longer_under_continuous_trading_only(role, engine):
 # Checkers and other forms ---------------------------------------------------------------------------------------------
 
 
+@slow
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
 @pytest.mark.parametrize("name", ["MarketMaking", "Execution", "Trading"])
 @pytest.mark.filterwarnings("error")

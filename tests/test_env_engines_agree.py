@@ -11,7 +11,7 @@ from env_helpers import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thorough import examples
+from thorough import covering, examples
 
 from kineticsim_env.runtime.build import cpu_unavailable
 from kineticsim_env.tasks.base import ROLES
@@ -32,6 +32,7 @@ def test_engines_agree_on_the_clock(environment, bad):
     check_agreement(environment, bad, ENGINES)
 
 
+@covering
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "per_unit", "edge"])
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])

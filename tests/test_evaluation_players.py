@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -15,7 +16,7 @@ from kineticsim_env.evaluation import evaluate, evaluation_env, evaluation_paral
 from kineticsim_env.evaluation.results import Evaluation
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
-SMALL = {"config": FEW_ORDERS, "horizon": 20, "bank_size": 8, "warmup": 30}
+SMALL = {"config": FEW_ORDERS, "horizon": 20, "bank_size": 8, "warmup": 8}
 make = functools.partial(evaluation_env, **SMALL)
 make_many = functools.partial(evaluation_parallel_env, **SMALL)
 ENGINES = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -56,6 +57,7 @@ def assert_same(one, other):
 # Within wrappers ------------------------------------------------------------------------------------------------------
 
 
+@covering
 @ENGINES
 @pytest.mark.parametrize("max_loss", [None, 3.0])
 def test_wrappers_leave_accounts_and_rewards_as_they_are(engine, max_loss):

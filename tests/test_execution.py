@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from thorough import covering
 
 import kineticsim_env as ks
@@ -27,8 +28,9 @@ def make(num_envs=4, **kwargs):
 
 def make_core(roles, num_markets=1, engine="cpu", config=None, auctions=1, **task):
     """An `EnvCore` with executors and others in one market."""
-    own = {"horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30, "execution_reward": "shortfall"}
+    own = {"horizon": 12, "bank_size": 8, "warmup": 5, "block_qty": 30, "execution_reward": "shortfall"}
     task_settings = ManyLearnersTask(**{**own, **task})
+    config = FEW_ORDERS if config is None else config
     settings = EnvSettings(config, engine=engine, autoreset_mode="disabled", stagger=False, auctions_per_step=auctions)
     return EnvCore(num_markets, task_settings, roles, slots_of(tuple(roles)), settings)
 
@@ -339,6 +341,7 @@ def test_sides(side, signs):
         assert not np.where(observation[:, 33] > 0, sold, bought).any()
 
 
+@covering
 @both_engines
 @pytest.mark.parametrize("kwargs", [
     {"block_qty": 1}, {"block_qty": 1, "forced_qty": 1, "max_qty": 1}, {"horizon": 1}, {"horizon": 1, "block_qty": 1},

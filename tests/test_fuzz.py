@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from thorough import slow
+from thorough import THOROUGH, slow
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
@@ -22,7 +22,9 @@ from scripts.fuzz.kinds import Failure
 
 ROOT = Path(__file__).parent.parent
 CASES = {"forms": 150, "loads": 100, "tampering": 80, "scenarios": 60, "threads": 20, "calls": 1000}
-CASES |= {"settings": 40, "tapes": 30, "formulas": 30, "signals": 6}
+CASES |= {"settings": 60, "tapes": 30, "formulas": 30, "signals": 6}
+IN_SHORT = {} if THOROUGH else {"forms": 75, "loads": 50, "tampering": 40, "scenarios": 30, "threads": 10, "calls": 500}
+CASES |= IN_SHORT
 ENGINES = ("cpu", "numpy") if build.cpu_unavailable() is None else ("numpy",)
 pytestmark = pytest.mark.filterwarnings("ignore")  # wrong values are odd values
 needs_asan = pytest.mark.skipif(sanitizers.runtime("libasan.so") is None, reason="no AddressSanitizer that runs here")
@@ -37,7 +39,7 @@ def few(monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "settings"])
 def test_cases_of(kind):
     """Without sanitizers, in this process; the first failure says how to repeat it."""
     for seed in range(CASES[kind]):
@@ -131,7 +133,7 @@ def test_configurations_have_every_field():
         }
 
 
-def test_most_configurations_are_played(monkeypatch):
+def test_cases_of_settings_most_of_which_are_played(monkeypatch):
     taken: list[bool] = []
     honest = fresh.open_both
 
@@ -141,8 +143,7 @@ def test_most_configurations_are_played(monkeypatch):
         return pair
 
     monkeypatch.setattr(fresh, "open_both", counted)
-    for seed in range(60):
-        kinds.play("settings", seed, ENGINES)
+    test_cases_of("settings")
     assert len(taken) > 50 and np.mean(taken) > 0.7
 
 

@@ -233,6 +233,7 @@ def test_live_tensors_stay_the_engines(engine):
     assert not sim.bid.any()
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("way", sorted(replacements(torch.zeros(1)).keys() - MEMORY_STAYS))
 def test_memory_that_was_replaced(engine, way):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.counterfactuals.arms import mean_path
@@ -80,6 +81,7 @@ def test_evaluations_and_counterfactuals_do_as_well():
     np.testing.assert_allclose(evaluated, np.stack([mean, half], 1))
 
 
+@slow
 @pytest.mark.parametrize("replicates", REPLICATES)
 def test_half_widths_of_a_sweep_hold_what_many_replicates_find(replicates):
     pytest.importorskip("pyarrow")

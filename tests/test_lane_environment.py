@@ -11,7 +11,7 @@ from env_helpers import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from thorough import examples
+from thorough import covering, examples
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import build
@@ -44,6 +44,7 @@ def test_a_warp_of_lanes_agrees_on_every_tensor(make_pair, environment, bad):
     check_cores_agree(make_pair(*environment[:2], "lanes and deadlines"), environment, bad)
 
 
+@covering
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("changes", [{}, {"max_order_qty": 4000}])
@@ -58,6 +59,7 @@ def test_whole_warps_step_blocks_at_their_deadline(make_pair, mode, stagger, cha
     assert 0 < max(at_once) and (max(at_once) < 12) == stagger
 
 
+@covering
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_lanes_agree_in_the_trading_market(make_pair, role, mark):

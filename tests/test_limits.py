@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from plain_rules import word
 
 import kineticsim_env as ks
@@ -82,8 +83,9 @@ def test_rationing_reads_the_low_half_for_bids_and_the_high_half_for_asks(engine
 @pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_step_that_only_resets_has_no_fills(engine):
     envs = gym.make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=64, engine=engine, autoreset_mode="NEXT_STEP", horizon=2, stagger=False
-    ).unwrapped
+        "KineticSim/MarketMaking-v0", num_envs=64, engine=engine, autoreset_mode="NEXT_STEP", horizon=2, stagger=False,
+        config=FEW_ORDERS, bank_size=8, warmup=5,
+    ).unwrapped  # fmt: skip
     envs.reset(seed=1)
     actions = np.zeros((64, 4), np.float32)
     for _ in range(2):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from strategies import STYLES, every_engine, make_config, make_move, make_quotes, open_simulator, plays
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines.parameters import class_counts
@@ -201,6 +201,7 @@ def test_books_never_cross_and_inventories_keep_their_limit(engine, play):
             assert bool((sim.inventory.abs() <= bound).all())
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("seed", range(3))

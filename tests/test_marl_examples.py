@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 from kineticsim_env import BatchedParallelEnv, policies
 from kineticsim_env.evaluation import evaluate, evaluation_env
@@ -95,6 +96,7 @@ def test_a_bad_learner_is_named(ippo, tmp_path):
         ippo.main(ippo.Args(learners=("banker=1",), output=tmp_path, **TINY))
 
 
+@slow
 def test_self_play_leaves_what_it_promises(self_play, tmp_path, capsys, monkeypatch):
     grids = {
         name: (make, {key: values[:1] for key, values in grid.items()})

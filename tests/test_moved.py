@@ -35,14 +35,6 @@ def test_former_names_warn_and_are_the_same(module, name):
     assert name not in module.__all__
 
 
-def test_former_names_in_a_from_import():
-    """The interpreter looks twice, so it may warn twice."""
-    line = "from kineticsim_env import Rollout; from kineticsim_env.policies import PumpAndDump"
-    done = subprocess.run([sys.executable, "-W", "default", "-c", line], capture_output=True, text=True, check=True)
-    assert "from kineticsim_env.simulator import Rollout" in done.stderr
-    assert "from kineticsim_env.policies.attackers import PumpAndDump" in done.stderr
-
-
 MODULES = {
     "counterfactual": ("counterfactuals", "Counterfactual"),
     "counterfactual.arms": ("counterfactuals.arms", "Arm"),
@@ -66,9 +58,11 @@ def test_former_modules_are_imported_and_their_names_warn(former):
     assert not hasattr(module, "__file__")
 
 
-def test_functions_hide_no_module():
-    """In a process that imports the former modules in every form, too."""
+def test_former_names_in_a_from_import_and_functions_hide_no_module():
+    """In a process that imports former modules in every form, too; the interpreter looks twice, and may warn twice."""
     lines = """
+from kineticsim_env import Rollout
+from kineticsim_env.policies import PumpAndDump
 import importlib.util
 import kineticsim_env as ks
 import kineticsim_env.counterfactual, kineticsim_env.scorecard, kineticsim_env.counterfactual.arms
@@ -81,6 +75,8 @@ print([one.name for one in pkgutil.iter_modules(ks.__path__) if callable(getattr
 """
     done = subprocess.run([sys.executable, "-W", "default", "-c", lines], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+    assert "from kineticsim_env.simulator import Rollout" in done.stderr
+    assert "from kineticsim_env.policies.attackers import PumpAndDump" in done.stderr
     assert "from kineticsim_env.envs.counterfactual_episodes import EnvCounterfactual" in done.stderr
 
 

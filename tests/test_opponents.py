@@ -156,6 +156,7 @@ def assert_played_by_hand(envs, hands, actions, mode):
     return ends
 
 
+@covering
 @every_engine
 @one_or_many
 @pytest.mark.parametrize("mode", MODES)
@@ -186,6 +187,7 @@ def step(envs, action=None):
     return envs.step(zeros if action is None else action)
 
 
+@covering
 @every_engine
 @one_or_many
 @pytest.mark.parametrize("mode", MODES)
@@ -201,6 +203,7 @@ def test_blocks_among_opponents(engine, mode, markets):
     assert_played_by_hand(envs, hands, draw((markets, 2)), mode)
 
 
+@covering
 @one_or_many
 @pytest.mark.parametrize("mode", MODES)
 def test_executors_against_a_trader(mode, markets):
@@ -212,6 +215,7 @@ def test_executors_against_a_trader(mode, markets):
     assert_played_by_hand(envs, hands, draw((markets, 2)), mode)
 
 
+@covering
 @one_or_many
 @pytest.mark.parametrize("mode", MODES)
 def test_choices(mode, markets):
@@ -313,6 +317,7 @@ def test_opponents_of_the_learners_role_see_its_features(engine, mode, markets):
     assert envs.single_observation_space.shape == (37 + 2,)
 
 
+@covering
 @one_or_many
 @pytest.mark.parametrize("mode", MODES)
 def test_own_rewards_and_ends_are_of_the_learner(mode, markets):

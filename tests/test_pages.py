@@ -70,6 +70,7 @@ def test_what_rounds_to_zero_has_no_sign():
     assert pm(Mean(-0.06, 0.5, 9), 1) == "-0.1 ± 1.2"
 
 
+@slow
 def test_stylised_facts(tmp_path, monkeypatch):
     monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
     monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
@@ -78,6 +79,7 @@ def test_stylised_facts(tmp_path, monkeypatch):
     assert "2 markets per point, 60 auctions" in text and "| 0.15 | " in text
 
 
+@slow
 def test_scorecard(tmp_path, monkeypatch):
     """Filled from few markets, it has the figures of these; what it claims is held to the committed ones."""
     monkeypatch.setattr(scorecard, "AGGREGATES", (1, 2))
@@ -107,6 +109,7 @@ def test_price_impact(tmp_path, monkeypatch):
         assert (figures["events"] is not None) == MarketConfig.preset(name).is_continuous
 
 
+@slow
 def test_trading_preset(tmp_path, monkeypatch):
     monkeypatch.setattr(trading_preset, "HALF_SPREADS", (2, 3))
     monkeypatch.setattr(trading_preset, "SKEWS", (0.0, trading_preset.SKEW))
@@ -162,6 +165,7 @@ def test_default_market(tmp_path, monkeypatch):
     assert all(f"| {name} |" in text for name in names) and "of 1 lose" in text
 
 
+@slow
 def test_rewards(tmp_path, monkeypatch):
     grids = {
         "MarketMaking": {"half_spread": (2, 4), "qty": (2, 4, 8), "skew": (0.0,)},

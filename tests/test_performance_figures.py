@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from thorough import slow
 
 from scripts.benchmarks import performance as figures
 from scripts.pages import performance
@@ -43,6 +44,7 @@ def test_rows_have_names_of_their_own_and_known_kinds(script):
     assert {row["kind"] for row in rows} == set(script.KINDS)
 
 
+@slow
 def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     words = ["--output", str(path), "--scale", "4096", "--seconds", "0", "--groups"]
@@ -66,6 +68,7 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
     assert by_name["fast"] == own | {"run": by_name["two makers, 1024 markets"]["run"]}
 
 
+@slow
 def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     words = ["--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]

@@ -283,6 +283,7 @@ def test_the_window_takes_keys_and_clicks(capsys):
     assert not script and not pygame.display.get_init()
     moment, bid, ask, _ = looks["look"]
     assert moment.elapsed == 2 and (bid, ask) == (4, 6) and game.controls.size == 7
+    assert 600 < looks["look"][3].shape[1] < 700  # the picture, and a strip for the controls
     moment, bid, ask, _ = looks["clicked"]  # rows 16 and 10; the mid is in row 13
     assert (bid, ask) == (3, 3 - moment.mid2 % 2)
     assert looks["turned"][1:3] == (bid + 1, ask + 1)

@@ -89,6 +89,7 @@ def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
     assert torch.equal(*(end["envs"]["stacked"] for end in ends))
 
 
+@slow  # that of ppo_market_maker is not
 @pytest.mark.parametrize("preset", ["continuous", EnvSettings.preset])
 @pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
 def test_presets_of_continuous_trading(ppo, comparison, tmp_path, capsys, script, preset):

@@ -65,6 +65,7 @@ def test_the_line_is_that_of_the_default_markets_study():
     assert found == pytest.approx(explained(squares[:, 0]), abs=0.01)  # which has three decisions more
 
 
+@pytest.mark.slow
 def test_trees_predict_the_default_market_where_a_line_hardly_does(monkeypatch):
     """What markets.md said cannot be: R^2 above 0.05 with more markets; with few of them, above a line's."""
     monkeypatch.setattr(prediction, "VIEWS", {"the observation": prediction.VIEWS["the observation"]})

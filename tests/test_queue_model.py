@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from strategies import ENGINES
+from thorough import covering
 
 import kineticsim_env as ks
 
@@ -98,6 +99,7 @@ def distances(seen, law):
     return np.abs(seen - law).max(1)
 
 
+@covering
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_times_to_the_first_and_the_last_unit(engine, side):

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from thorough import slow
 
 import kineticsim_env as ks
 from examples.studies.realistic import study
 from kineticsim_env.statistics.facts import statistics_of
 from kineticsim_env.traders import order_splitter
-from tests.thorough import slow
 
 
 def test_the_preset_is_its_point_and_comes_back_from_json():
@@ -98,6 +98,7 @@ def test_what_is_asked_can_be_the_rows_of_a_scorecard():
     assert all(line.error > 0 for line in card.lines if not math.isnan(line.value))
 
 
+@slow
 def test_what_is_put_in_and_what_comes_out():
     """The path alone has the facts of prices; splitters make the memory of signs; trading brings volume to moves."""
     few = {"engine": "cpu", "progress": False}

@@ -294,6 +294,22 @@ def test_an_executor_sees_its_block_and_the_arrival_price():
     assert infos["inventory"] == -100
 
 
+def test_the_fundamental_price_is_shown_unless_it_is_hidden():
+    env = make(config=FEW_ORDERS)
+    env.reset(seed=1)
+    watched = record(env)
+    for _ in range(5):
+        env.step(NOTHING)
+        watched.record()
+    found = []
+    for shown in (True, False):
+        watched.show_fundamental = shown
+        frame = Picture()
+        frame.draw(watched)
+        found.append(bool((frame.array() == canvas.FUNDAMENTAL).all(-1).any()))
+    assert found == [True, False]
+
+
 def test_the_scenario_is_named():
     envs = make_vec(2, render_mode="ansi", randomise={"noise_spread": (2, 16)}, num_scenarios=500)
     envs.reset(seed=0)
@@ -393,6 +409,7 @@ def test_record_video(tmp_path):
     assert [frames_of(path) for path in paths] == [(21, (960, 600))] * 2
 
 
+@slow
 @pytest.mark.parametrize(("markets", "options"), [(1, {}), (300, {"record_first_only": True})])
 def test_record_video_of_a_vector_environment(markets, options, tmp_path):
     pytest.importorskip("moviepy")
@@ -408,6 +425,7 @@ def test_record_video_of_a_vector_environment(markets, options, tmp_path):
     assert frames_of(path)[1] == (960, 600) and frames_of(path)[0] >= 12
 
 
+@slow
 def test_record_video_of_pettingzoo(tmp_path):
     pytest.importorskip("moviepy")
     pytest.importorskip("pettingzoo", minversion="1.27")  # older ones have no RecordVideoParallel
@@ -440,6 +458,7 @@ def run(script, *arguments):
     return done.stdout
 
 
+@slow
 def test_the_example_makes_a_video_and_a_picture(tmp_path):
     pytest.importorskip("moviepy")
     out = run("examples/watch_market.py", "--horizon", 12, "--policy", "fixed-spread", "--output", tmp_path / "a" / "b")
@@ -616,6 +635,15 @@ def test_unknown_modes_and_missing_libraries(build, monkeypatch):
     for mode in ("human", "rgb_array"):
         with pytest.raises(ModuleNotFoundError, match=rf"render_mode='{mode}' needs pygame: pip install"):
             build(render_mode=mode)
+
+    def keep_out(name, *rest):
+        if name == "pygame":
+            raise ImportError(name)
+        return find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", keep_out)
+    with pytest.raises(ModuleNotFoundError, match="render_mode='rgb_array' needs pygame: pip install"):
+        build(render_mode="rgb_array")
     env = build(render_mode="ansi", horizon=5, bank_size=4)  # text needs nothing
     env.reset(seed=0)
     assert env.render()

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from thorough import covering
+from thorough import covering, slow
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
@@ -59,6 +59,7 @@ def assert_earns(ticks):
 # One attacker ---------------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("reward", REWARDS)
 @pytest.mark.parametrize("attacker", attackers.ATTACKERS)
 def test_attackers_earn_nothing(attacker, reward):
@@ -81,6 +82,7 @@ def test_attacks_on_two_auctions_a_decision(make):
     assert_earns_nothing(returns(make, auctions_per_step=2))
 
 
+@covering
 @pytest.mark.parametrize(
     "make",
     [
@@ -392,6 +394,7 @@ def test_the_loss_that_ends_an_episode_is_paid_in_full():
     assert float(total[terminated].max()) <= -30
 
 
+@slow
 @covering
 @pytest.mark.parametrize("attacker", attackers.ATTACKERS)
 def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
@@ -445,6 +448,7 @@ def test_even_one_last_quote_is_marked_better_at_the_mid():
     assert_earns(at_mid - at_fundamental)
 
 
+@slow
 @covering
 @pytest.mark.parametrize("mark", ["mid", "liquidation"])
 @pytest.mark.parametrize("attacker", attackers.ATTACKERS)

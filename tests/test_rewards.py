@@ -31,6 +31,7 @@ def test_all_roles_have_one_default():
     assert ExecutionTask().reward == ManyLearnersTask().execution_reward == "shortfall"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("preset", ["trading", "news"])
 @pytest.mark.parametrize("task", ["MarketMaking", "Trading"])
 def test_the_default_pays_best_what_earns_most(small, preset, task):
@@ -43,7 +44,7 @@ def test_the_default_pays_best_what_earns_most(small, preset, task):
     assert study.spearman(paid.mean(1)[:, None], earned.mean(1)[:, None])[0] > 0.95
 
 
-@pytest.mark.parametrize("preset", ["trading", "news"])
+@pytest.mark.parametrize("preset", ["trading", pytest.param("news", marks=pytest.mark.slow)])
 def test_the_edge_is_pnl_with_less_noise(small, preset):
     """What the inventory gains as the fundamental price moves is 0 in the mean, whatever the policy."""
     for task in ("MarketMaking", "Trading"):

@@ -227,6 +227,27 @@ def test_a_last_price_from_where_the_grid_cannot_follow(engine):
     same(envs.state_dict(), saved)
 
 
+@pytest.mark.parametrize("interval", [1, 48])
+def test_the_last_interval_whose_events_are_below_2_to_the_32(interval):
+    """What is left of the episode must end in time: the decision that would begin beyond is refused."""
+    market = ks.MarketConfig.preset("news", interval=interval, beat=interval)
+    envs, oracle = (played(make(engine, config=market, preset=None)) for engine in ("cpu", "numpy"))
+    saved = envs.state_dict()
+    last = 2**32 // interval - (9 - saved["elapsed"].long()).reshape(saved["t"].shape)
+    for late in (1, 0):
+        saved["t"] = last + late
+        if late:
+            with pytest.raises(ValueError, match=r"state\['t'\]: expected so low that the episode ends below 2\^32"):
+                envs.load_state_dict(saved)
+            continue
+        for env in (envs, oracle):
+            env.load_state_dict(saved)
+    for _ in range(5):
+        actions = torch.as_tensor(envs.action_space.sample())
+        for one, two in zip(envs.step(actions)[:4], oracle.step(actions)[:4], strict=True):
+            assert torch.equal(one, two)
+
+
 def test_mids_further_apart_than_32_bits():
     envs = played(make())
     saved = envs.state_dict()

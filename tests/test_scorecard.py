@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.cli import main
@@ -324,6 +325,7 @@ def test_the_picture(card, tmp_path):
     assert (tmp_path / "card.png").stat().st_size > 10_000
 
 
+@slow
 def test_the_command(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["scorecard", "--engine", "numpy", "--preset", "trading", "--set", "num_agents=4", "--markets", "2"]

@@ -50,6 +50,7 @@ def assert_same_markets(got, wanted, which=slice(None)):
     assert_same({n: t[which] for n, t in got.tensors.items()}, {n: t[which] for n, t in wanted.tensors.items()})
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("population", ["fixed", "multinomial"])
 @pytest.mark.parametrize("change", CHANGES)
@@ -145,6 +146,7 @@ def test_masks_of_all_and_of_none():
     assert sim.config.fee == 5 and not sim.config.per_market
 
 
+@covering
 @pytest.mark.parametrize(("arrivals", "mechanism"), KINDS)
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_it_is_what_the_reference_does(seed, arrivals, mechanism):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from thorough import covering
 
 import kineticsim_env as ks
@@ -41,7 +42,8 @@ def test_simulators_of_the_parts_have_the_bits_of_the_whole(engine, ranks, prese
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 def test_environments_of_the_parts_have_the_bits_of_the_whole(engine, mode):
-    how = {"engine": engine, "output": "torch", "autoreset_mode": mode, "horizon": 7, "bank_size": 16, "warmup": 20}
+    how = {"engine": engine, "output": "torch", "autoreset_mode": mode, "horizon": 7, "bank_size": 8, "warmup": 5}
+    how |= {"config": FEW_ORDERS}
     ranks, part = 2, MARKETS // 2
     whole = MarketMakingVectorEnv(MARKETS, **how)
     parts = [MarketMakingVectorEnv(part, **how) for _ in range(ranks)]

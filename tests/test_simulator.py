@@ -5,6 +5,7 @@ import plain_rules
 import pytest
 import torch
 from strategies import SERIES, assert_same, every_engine, make_quotes
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
@@ -44,6 +45,7 @@ def test_chunks_do_not_matter(engine):
     assert bool(fills.any()) and bool(whole.quotes.any())
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("auctions", [1, 3])
 def test_rollout_is_its_steps(engine, auctions):

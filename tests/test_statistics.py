@@ -1,11 +1,13 @@
 """Known answers for `kineticsim_env.statistics`."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
 
+import kineticsim_env as ks
 from kineticsim_env import statistics
 from kineticsim_env.commands.simulate import RunSummary
 from kineticsim_env.statistics import arrays, over_markets
@@ -211,3 +213,10 @@ def test_summary_counts_by_hand():
     assert table["last price, ticks"].mean == 6.5
     assert table["spread of the book, ticks"].mean == ((2 + 2) / 2 + 4) / 2
     assert table["two-sided books, share"].mean == 0.75
+
+
+def test_a_table_without_pandas(monkeypatch):
+    found = ks.measure(ks.MarketConfig.preset("trading"), 20, ["volume"], markets=2, engine="numpy", progress=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match="to_pandas needs pandas: pip install pandas"):
+        found.to_pandas()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from examples.studies.stylised_facts import __main__ as pages
 from examples.studies.stylised_facts import study as stylised_facts
@@ -49,3 +50,8 @@ def test_blocks_of_markets_change_nothing(monkeypatch):
     parts = stylised_facts.measure(shares, 5, auctions=20, lags=1, engine="numpy")
     for name, values in whole.values.items():
         np.testing.assert_array_equal(values, parts.values[name])
+
+
+def test_the_share_of_even_ticks():
+    bid, ask = torch.tensor([[3, 1, 0, 0], [0, 0, 0, 0]], dtype=torch.int32), torch.tensor([[0, 0, 2, 4], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(stylised_facts._even_share(bid, ask), [0.5, np.nan])

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from thorough import covering
 
 import kineticsim_env as ks
@@ -31,7 +32,8 @@ MODES = ["NEXT_STEP", "SAME_STEP", "DISABLED"]
 
 
 def make(task, num_envs, **settings):
-    settings = {"output": "torch", "stagger": False, "engine": "cpu", "bank_size": 16, "warmup": 20} | settings
+    small = {"config": FEW_ORDERS, "bank_size": 8, "warmup": 5, "stagger": False}
+    settings = {"output": "torch", "engine": "cpu", **small, **settings}
     return gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings)
 
 

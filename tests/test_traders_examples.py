@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from examples_of_traders import FOLDER, load
 from strategies import every_engine
-from thorough import slow
+from thorough import covering, slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
@@ -45,8 +45,11 @@ def test_the_comparison_of_built_in_agents_is_a_command(capsys):
     assert "the same bits" in capsys.readouterr().out
 
 
-def test_the_cost_of_lines_is_a_command(capsys):
-    found = load("cost").main(["--markets", "1", "--auctions", "1", "--rounds", "1", "--engine", "numpy"])
+def test_the_cost_of_lines_is_a_command(capsys, monkeypatch):
+    module, few = load("cost"), 16
+    monkeypatch.setattr(module, "AGENTS", few)
+    monkeypatch.setitem(module.MECHANISMS["continuous trading"], "interval", few)
+    found = module.main(["--markets", "1", "--auctions", "1", "--rounds", "1", "--engine", "numpy"])
     assert set(found) == {"call auctions", "continuous trading"}
     assert capsys.readouterr().out.count(" 1.00 |") >= 2
 
@@ -64,11 +67,13 @@ def test_variants_of_the_noise_class_are_the_same_market():
 
 def test_examples_run_as_scripts():
     """In a process of its own a class is of the module `__main__`."""
-    command = [sys.executable, str(FOLDER / "trend_follower.py"), *SMALL["trend_follower"], "--engine", "numpy"]
+    words = [*SMALL["trend_follower"], "--markets", "2", "--auctions", "4", "--engine", "numpy"]
+    command = [sys.executable, str(FOLDER / "trend_follower.py"), *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0 and "| 3 |" in done.stdout, done.stderr
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("name", ["trend_follower", "chiarella", "glosten_milgrom"])
 def test_examples_are_the_same_on_every_engine(engine, name):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from thorough import slow
 
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
@@ -33,6 +34,7 @@ def measure(tmp_path, monkeypatch, capsys):
     torch.set_num_threads(threads)
 
 
+@slow
 def test_parts_of_training(measure):
     found, printed = measure("--variants", "default", "fast")
     for name in ("default", "fast"):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from thorough import slow
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
@@ -40,6 +41,7 @@ def test_the_file_has_every_task_of_the_presets(tune):
     assert named <= set(ENTRIES)
 
 
+@slow
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_file_is_fresh(tune, found, entry):
     """Its market is that of today, its parameters are points of the grids, and a policy still scores what it did."""

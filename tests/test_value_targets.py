@@ -49,7 +49,9 @@ def row_of_page(library):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(  # rl_games needs a process of its own
+    "library", [pytest.param(name, marks=pytest.mark.slow) if name == "rl_games" else name for name in LIBRARIES]
+)
 def test_value_targets(library):
     skip_without(library)
     found = (found_elsewhere if library == "rl_games" else found_in_process)(library)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from reference.orders import BUY, SELL
 from strategies import play_twice, plays
 from test_second_model import fill_up
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.cpu import CpuEngine
@@ -36,6 +36,7 @@ def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
     check_cores_agree([first, second], environment, 0.05)
 
 
+@covering
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "liquidation"])
 def test_they_agree_in_the_trading_market(twice, role, mark):
@@ -116,6 +117,18 @@ def test_agents_of_every_class_come_where_a_learner_replaces_one(take, variant):
     fields |= {"num_levels": 32, "init_price": 16, **dict.fromkeys(("noise", "momentum", "maker", "fundamental"), 0.25)}
     fields |= {"noise_spread": 6, "maker_half_spread": 2}
     both, rng = Ensemble(fields, ("noise",), 1, 3, "cpu"), random.Random(variant)
+    for _ in range(5):
+        both.move(rng)
+
+
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.endswith("levers")])
+def test_the_fundamental_price_walks_in_some_regimes_only(take, variant):
+    """Words of beats are drawn for 32 at a time, and not used where a regime without a walk has come between."""
+    take(variant)
+    fields = dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | {"num_agents": 8, "interval": 70, "beat": 3}
+    fields |= {"num_levels": 32, "init_price": 16, "noise_spread": 6, "noise": 0.5, "fundamental": 0.5}
+    fields |= {"momentum": 0.0, "maker": 0.0, "walk_prob": 0.5, "window": 4, "regimes": [{}, {"walk_prob": 0.0}]}
+    both, rng = Ensemble(fields | {"regime_switch_prob": 0.3}, ("noise",), 2, 3, "cpu"), random.Random(variant)
     for _ in range(5):
         both.move(rng)
 

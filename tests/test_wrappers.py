@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from adapter_helpers import IDS, MAKER, SMALL, actions_of, assert_bits
+from thorough import covering
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kineticsim_env.wrappers import (
@@ -291,6 +292,7 @@ def go_on(envs, actions):
     return results
 
 
+@covering
 @pytest.mark.parametrize("num_envs", [1, 5])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("wrapper", WRAPPERS, ids=str)

@@ -2,7 +2,7 @@
 
 Of a test marked `covering`, `make test` runs as many of the parametrised cases as have each value of each parameter
 once, `make test-all` as many as have each pair of values of two parameters. KINETICSIM_THOROUGH, which the Makefile
-sets, is 1 for `test-all`, which draws a third of the random examples in place of a tenth, and 2 for `test-gpu`, which
+sets, is 1 for `test-all`, which draws a sixth of the random examples in place of a tenth, and 2 for `test-gpu`, which
 draws all.
 """
 
@@ -18,8 +18,8 @@ covering = pytest.mark.covering
 
 
 def examples(number: int) -> int:
-    """Return how many examples Hypothesis draws: all of them, a third or a tenth."""
-    return -(-number // (10, 3, 1)[LEVEL])
+    """Return how many examples Hypothesis draws: all of them, a sixth or a tenth."""
+    return -(-number // (10, 6, 1)[LEVEL])
 
 
 def leave_out_what_covers_nothing_new(config: pytest.Config, items: list[pytest.Item]) -> None:

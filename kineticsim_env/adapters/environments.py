@@ -15,12 +15,8 @@ from kineticsim_env.runtime.checks import check_seeds
 def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
     """Return a vector environment in the form that an adapter needs, which is SAME_STEP autoreset and copied results.
 
-    Args:
-        adapter: The adapter's name in errors.
-        env: An id such as `"KineticSim/MarketMaking-v0"`, or an open environment, which may be wrapped.
-        num_envs: The number of markets if `env` is an id; None is 1.
-        output: The `output` that the adapter needs.
-        arguments: Further arguments of `gymnasium.make_vec` for an id.
+    `env` is an id such as `"KineticSim/MarketMaking-v0"`, made with `num_envs` markets (None is 1) and the arguments of
+    `gymnasium.make_vec`, or an open environment of this `output`, which may be wrapped.
 
     Raises:
         TypeError, ValueError: If `env` is something else, or has another output or autoreset mode.
@@ -88,10 +84,8 @@ def check_first_seed(seed: Any, markets: int, device: torch.device) -> Any:
 def check_copied(adapter: str, before: Any, after: Any) -> None:
     """Refuse an environment made with `copy=False`: libraries keep results, which its next step would overwrite.
 
-    Args:
-        adapter: The adapter's name in errors.
-        before: The observations that the last step or reset returned, which the caller has kept, or the live ones.
-        after: Those of this step, tensors or arrays. Both are kept alive, so one address means one tensor.
+    `before` are the observations of the last step or reset, which the caller has kept, or the live ones; `after` those
+    of this step, tensors or arrays. Both are kept alive, so one address means one tensor.
     """
     if torch.compiler.is_compiling():  # tensors of a program have no address; the reset before it was looked at
         return

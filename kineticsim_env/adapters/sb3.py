@@ -30,18 +30,7 @@ _MASKS = "action_masks"  # the name by which sb3-contrib asks for them
 
 
 class _MarketsVecEnv(VecEnv):
-    """What both classes share: infos, statistics of episodes, attributes.
-
-    Where an episode ends, that row's info has `terminal_observation`, `TimeLimit.truncated`, and `episode` with return
-    `r`, length `l` and seconds since this object was made `t`, as Stable-Baselines3's `Monitor` adds it; so a
-    `VecMonitor` is not needed. All other infos are empty.
-
-    Where the environment has action masks, `action_masks` of each row is there for MaskablePPO of sb3-contrib, as
-    Stable-Baselines3 asks for attributes and methods of environments.
-
-    Attributes:
-        envs: The environment behind this one.
-    """
+    """What both classes share: infos, statistics of episodes, attributes; as `SB3VecEnv` describes them."""
 
     def __init__(self, envs: Any, rows: int, observation_space: Any, action_space: Any) -> None:
         self.envs = envs

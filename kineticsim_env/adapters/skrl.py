@@ -120,13 +120,7 @@ class SkrlEnv(Wrapper):
 
 
 def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions") -> torch.Tensor:
-    """Return a policy's actions as the environments take them: clamped float32, or int64 without skrl's last axis.
-
-    Args:
-        actions: Real numbers `[M, A]`, or `[M, 1]` for a discrete space.
-        space: Of one market or learner.
-        name: Their name in errors.
-    """
+    """Return a policy's actions `[M, A]` or `[M, 1]` as environments take them: clamped float32, or int64 `[M]`."""
     discrete = isinstance(space, spaces.Discrete)
     size = 1 if discrete else (space.shape or (0,))[0]
     check_tensor(name, actions, f"a real tensor [M, {size}]", lambda rows: rows.shape[1:] == (size,), _REAL)
@@ -175,21 +169,6 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         return self.possible_agents
 
     @property
-    def possible_agents(self) -> list[str]:
-        """The names of the learners."""
-        return list(self._place)
-
-    @property
-    def num_agents(self) -> int:
-        """The number of learners of a market."""
-        return len(self._place)
-
-    @property
-    def max_num_agents(self) -> int:
-        """The number of learners of a market."""
-        return len(self._place)
-
-    @property
     def observation_spaces(self) -> dict[str, spaces.Space]:
         """The observation space of each learner."""
         return self._observation_spaces
@@ -198,11 +177,6 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
     def action_spaces(self) -> dict[str, spaces.Space]:
         """The action space of each learner."""
         return self._action_spaces
-
-    @property
-    def state_spaces(self) -> dict[str, spaces.Space | None]:
-        """For each learner, the space of what all of them see together."""
-        return dict.fromkeys(self._place, self._env.state_space)
 
     def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Begin episodes on the first call; later calls return the present observations: markets reset themselves."""

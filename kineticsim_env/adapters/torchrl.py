@@ -253,13 +253,7 @@ class TorchRLGroupEnv(_MarketsEnv):
 
 
 def _masks_of(infos: dict[str, Any], ended: torch.Tensor | None = None, role: str | None = None) -> dict[str, Any]:
-    """Return the masks in infos, if any, as part of a tensordict.
-
-    Args:
-        infos: Of a reset or a step.
-        ended: bool `[M]`, where the masks are those of a decision in another episode, so that all choices are True.
-        role: Of many learners.
-    """
+    """Return the masks in infos, or a role's, as part of a tensordict; all True where an episode has `ended`."""
     if "action_mask" not in infos:
         return {}
     mask = infos["action_mask"] if role is None else infos["action_mask"][role]

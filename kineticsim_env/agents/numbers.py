@@ -5,7 +5,14 @@ A trader's own Python function runs on them, and is what the compiled ones are c
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
+
+
+def _wrapping(compute: Callable[..., int]) -> Any:
+    """Return a method of `Int32` that computes on Python's numbers and wraps the result."""
+    return lambda self, *others: Int32(compute(self.value, *map(int, others)))
 
 
 class Int32:
@@ -36,81 +43,28 @@ class Int32:
         """Return its digits."""
         return str(self.value)
 
-    def __neg__(self) -> Int32:
-        """Return -x, which is x itself at -2^31."""
-        return Int32(-self.value)
-
     def __pos__(self) -> Int32:
         """Return x."""
         return self
 
-    def __abs__(self) -> Int32:
-        """Return |x|, which is x itself at -2^31."""
-        return Int32(abs(self.value))
-
-    def __add__(self, other: Any) -> Int32:
-        """Return x + y."""
-        return Int32(self.value + int(other))
-
-    def __sub__(self, other: Any) -> Int32:
-        """Return x - y."""
-        return Int32(self.value - int(other))
-
-    def __mul__(self, other: Any) -> Int32:
-        """Return x y."""
-        return Int32(self.value * int(other))
-
-    def __floordiv__(self, other: Any) -> Int32:
-        """Return x / y rounded down; 0 if y is 0."""
-        return Int32(self.value // int(other) if other else 0)
-
-    def __mod__(self, other: Any) -> Int32:
-        """Return x - (x // y) y, of y's sign; 0 if y is 0."""
-        return Int32(self.value % int(other) if other else 0)
-
-    def __lshift__(self, other: Any) -> Int32:
-        """Return x 2^(y mod 32)."""
-        return Int32(self.value << (int(other) % 32))
-
-    def __rshift__(self, other: Any) -> Int32:
-        """Return x / 2^(y mod 32), rounded down."""
-        return Int32(self.value >> (int(other) % 32))
-
-    def __and__(self, other: Any) -> Int32:
-        """Return the bits that both have."""
-        return Int32(self.value & int(other))
-
-    def __or__(self, other: Any) -> Int32:
-        """Return the bits that either has."""
-        return Int32(self.value | int(other))
-
-    def __xor__(self, other: Any) -> Int32:
-        """Return the bits that one has."""
-        return Int32(self.value ^ int(other))
-
-    def __lt__(self, other: Any) -> Int32:
-        """Return 1 where x < y, else 0."""
-        return Int32(self.value < int(other))
-
-    def __le__(self, other: Any) -> Int32:
-        """Return 1 where x <= y, else 0."""
-        return Int32(self.value <= int(other))
-
-    def __gt__(self, other: Any) -> Int32:
-        """Return 1 where x > y, else 0."""
-        return Int32(self.value > int(other))
-
-    def __ge__(self, other: Any) -> Int32:
-        """Return 1 where x >= y, else 0."""
-        return Int32(self.value >= int(other))
-
-    def __eq__(self, other: Any) -> Any:
-        """Return 1 where x = y, else 0."""
-        return Int32(self.value == int(other))
-
-    def __ne__(self, other: Any) -> Any:
-        """Return 1 where x and y differ, else 0."""
-        return Int32(self.value != int(other))
+    __neg__ = _wrapping(operator.neg)
+    __abs__ = _wrapping(operator.abs)
+    __add__ = _wrapping(operator.add)
+    __sub__ = _wrapping(operator.sub)
+    __mul__ = _wrapping(operator.mul)
+    __floordiv__ = _wrapping(lambda x, y: x // y if y else 0)
+    __mod__ = _wrapping(lambda x, y: x % y if y else 0)
+    __lshift__ = _wrapping(lambda x, y: x << y % 32)
+    __rshift__ = _wrapping(lambda x, y: x >> y % 32)
+    __and__ = _wrapping(operator.and_)
+    __or__ = _wrapping(operator.or_)
+    __xor__ = _wrapping(operator.xor)
+    __lt__ = _wrapping(operator.lt)
+    __le__ = _wrapping(operator.le)
+    __gt__ = _wrapping(operator.gt)
+    __ge__ = _wrapping(operator.ge)
+    __eq__ = _wrapping(operator.eq)
+    __ne__ = _wrapping(operator.ne)
 
 
 def truth(value: Any) -> Int32:

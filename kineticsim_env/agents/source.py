@@ -137,36 +137,23 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionRead:
-    """A function of a program.
+    """A function of a program."""
 
-    Attributes:
-        name: Its name in C++.
-        source: What was read.
-        text: Its definition in C++.
-        turns: Turns of its loops and calls within it.
-        length: Characters of its text with the functions that it calls in their places.
-    """
-
-    name: str
-    source: Source
-    text: str
-    turns: int
-    length: int
+    name: str  # its name in C++
+    source: Source  # what was read
+    text: str  # its definition in C++
+    turns: int  # turns of its loops and calls within it
+    length: int  # characters of its text with the functions that it calls in their places
 
 
 @dataclasses.dataclass
 class Library:
-    """The functions of one program.
+    """The functions of one program."""
 
-    Attributes:
-        vocabulary: What they can name.
-        known: Those that are read, in the order of their texts.
-        within: Those that are being read.
-    """
-
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # what they can name
+    # those that are read, in the order of their texts
     known: dict[Any, FunctionRead] = dataclasses.field(default_factory=dict)
-    within: list[Any] = dataclasses.field(default_factory=list)
+    within: list[Any] = dataclasses.field(default_factory=list)  # those that are being read
 
 
 def _instructions(code: types.CodeType) -> list[Any]:

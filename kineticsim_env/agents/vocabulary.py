@@ -33,28 +33,19 @@ class ProgramError(KineticSimError, SyntaxError):
 class Vocabulary:
     """What a trader's function can name through its arguments.
 
-    Attributes:
-        seen: Names that the first argument has, all whole numbers.
-        prices: Methods of the first argument, with how many whole numbers each takes.
-        parameters: Names that the second argument has, and that are not written.
-        memory: Those that may be written too.
-        draws: Methods of the third argument, with how many whole numbers each takes; all take `word=` a constant too.
-        chances: Those of them whose argument is a probability from 0 to 1, or a whole number of 2^-24.
-        order: The function that makes an order: side, tick, quantity, marketable.
-        no_order: The function that makes none.
-
     Raises:
         ValueError: If a name is not small letters, digits and single underscores.
     """
 
-    seen: frozenset[str]
-    prices: Mapping[str, int]
-    parameters: frozenset[str]
-    memory: frozenset[str]
+    seen: frozenset[str]  # names that the first argument has, all whole numbers
+    prices: Mapping[str, int]  # methods of the first argument, with how many whole numbers each takes
+    parameters: frozenset[str]  # names that the second argument has, and that are not written
+    memory: frozenset[str]  # those that may be written too
+    # methods of the third argument, with how many whole numbers each takes; all take `word=` a constant too
     draws: Mapping[str, int]
-    chances: frozenset[str]
-    order: Callable[..., Any]
-    no_order: Callable[..., Any]
+    chances: frozenset[str]  # those of them whose argument is a probability from 0 to 1, or a whole number of 2^-24
+    order: Callable[..., Any]  # the function that makes an order: side, tick, quantity, marketable
+    no_order: Callable[..., Any]  # the function that makes none
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain words."""

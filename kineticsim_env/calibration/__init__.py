@@ -1,15 +1,7 @@
 """Calibration: which parameters of a market fit given statistics, as a posterior distribution, learned by sbi.
 
-targets.py      what is fitted, as users write it -> statistics and their values
-trainer.py      sbi's trainer: batches on the device, a rate that falls, a CUDA graph
-learning.py     simulations -> a network that knows the posterior of any statistics
-checking.py     how far it can be trusted
-reaching.py     whether simulations come near the target at all
-predicting.py   what markets of the posterior show, beside the target
-calibrated.py   `Calibration`: the posterior of a target, with its check and its table
-calibrating.py  `calibrate`, which does all of it with a sweep
-figures.py      its pictures
-command.py      `python -m kineticsim_env calibrate FILE.toml`
+`calibrating.py` does all of it: targets.py -> a sweep -> learning.py -> checking.py -> calibrated.py, which asks
+reaching.py first and predicting.py last.
 """
 
 from kineticsim_env.calibration.calibrated import Calibration

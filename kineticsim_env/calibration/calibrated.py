@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kineticsim_env.calibration.predicting import Predicted, predict
+from kineticsim_env.calibration.predicting import Predicted, central_interval, predict
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.values import aligned, check_choice, check_count, check_dict, check_number, is_whole, show
+from kineticsim_env.runtime.values import aligned, check_choice, check_count, check_dict, is_whole, show
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -71,10 +71,7 @@ class Calibration:
 
     def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
         """Return both ends of the central interval that holds `level` of the posterior, 0 to 1, per parameter."""
-        level = check_number("level", level, 0.0, 1.0)
-        ends = ((1 - level) / 2, (1 + level) / 2)
-        found = {name: np.quantile(values, ends) for name, values in self._posterior("interval").items()}
-        return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+        return central_interval(self._posterior("interval"), level)
 
     def config(self, point: Any = None) -> MarketConfig:
         """Return the market of a point.
@@ -170,11 +167,9 @@ class Calibration:
         return aligned(rows)
 
     def __str__(self) -> str:
-        """Return the table."""
         return self.table()
 
     def __repr__(self) -> str:
-        """Name the best point, or say that there is none."""
         if not self.reach.within:
             return f"Calibration({self.reach})"
         return f"Calibration({', '.join(f'{name}={value:.4g}' for name, value in self.best.items())})"

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from kineticsim_env.calibration.calibrated import Calibration, posterior_of
+from kineticsim_env.calibration.predicting import rows_of
 from kineticsim_env.calibration.targets import Target, read_target
 from kineticsim_env.runtime.values import check_count, check_progress, progress_bar
-from kineticsim_env.sweeps import Sweep, sweep
+from kineticsim_env.sweeps import sweep
 from kineticsim_env.sweeps.local import choose_devices
-from kineticsim_env.sweeps.plans import Plan, make_plan
+from kineticsim_env.sweeps.plans import make_plan
 
 _FEWEST = 100  # simulations that a network is trained with
 
@@ -101,9 +102,10 @@ def calibrate(
         missing = f"calibrate: {error.name} is missing: pip install 'kineticsim-env[calibrate]'"
         raise ModuleNotFoundError(missing, name=error.name) from error
     started = time.perf_counter()
-    where = {"folder": folder, "engine": engine, "device": device, "ray": ray, "progress": progress}
     simulated_on = {"engine": engine, "device": device}
-    unit, rows = _simulated(sweep(space, read.intervals, read.statistics, **arguments, **where), plan, read)
+    where = {**simulated_on, "folder": folder, "ray": ray, "progress": progress}
+    found = sweep(space, read.intervals, read.statistics, **arguments, **where)
+    unit, rows = plan.design.unit(0, plan.points), rows_of(found, read.values)
     seconds = {"simulate": time.perf_counter() - started}
     whole = np.all(np.isfinite(rows), axis=1)
     train, held = np.flatnonzero(whole[:simulations]), simulations + np.flatnonzero(whole[simulations:])
@@ -120,32 +122,13 @@ def calibrate(
     seconds["check"] = time.perf_counter() - started
     low, high = np.quantile(rows[train], (0.01, 0.99), axis=0).tolist()
     made = Calibration(
-        samples={},
-        best={},
-        target=read.values,
-        reach=simulated.reach(read.values, plan.design.dimensions),
-        predicted=None,
-        simulated=dict(zip(read.values, zip(low, high, strict=True), strict=True)),
-        check=checked,
-        simulations=len(train),
-        left_out=int((~whole).sum()),
-        converged=learned.converged,
-        seconds=seconds,
+        samples={}, best={}, target=read.values, reach=simulated.reach(read.values, plan.design.dimensions),
+        predicted=None, simulated=dict(zip(read.values, zip(low, high, strict=True), strict=True)), check=checked,
+        simulations=len(train), left_out=int((~whole).sum()), converged=learned.converged, seconds=seconds,
         posterior=learned.posterior,
-        _plan=plan,
-        _learned=learned,
-        _simulated=simulated,
-        _draws=samples,
-        _where=simulated_on,
-    )
+        _plan=plan, _learned=learned, _simulated=simulated, _draws=samples, _where=simulated_on,
+    )  # fmt: skip
     return posterior_of(made, read.values, samples, seed)
-
-
-def _simulated(found: Sweep, plan: Plan, read: Target) -> tuple[np.ndarray, np.ndarray]:
-    """Return places of all points within the unit cube, `[N, d]`, and their statistics, `[N, n]`."""
-    table = found.to_arrow(list(read.values))
-    rows = np.stack([table.column(name).to_numpy() for name in read.values], 1)
-    return plan.design.unit(0, plan.points), rows
 
 
 def _check_left_out(rows: np.ndarray, read: Target, left: int, simulations: int) -> None:

@@ -58,12 +58,7 @@ class Check:
 
 
 def check(
-    learned: Learned,
-    simulations: Simulations,
-    names: tuple[str, ...],
-    unit: np.ndarray,
-    rows: np.ndarray,
-    seed: int,
+    learned: Learned, simulations: Simulations, names: tuple[str, ...], unit: np.ndarray, rows: np.ndarray, seed: int
 ) -> Check:
     """Draw from the posteriors of points that the network has not seen, and compare.
 

@@ -34,18 +34,15 @@ def add_parser(commands: Any) -> None:
         description="Find the parameters of a market that fit given statistics or prices, as a posterior distribution "
         "learned from simulations, with a check of it.",
     )
-    parser.add_argument(
-        "file", type=place, metavar="FILE.toml", help="the calibration: examples/studies/calibration has it"
-    )
-    parser.add_argument("--output", type=place, metavar="FILE.json", help="where the posterior goes, with its draws")
-    parser.add_argument("--plot", type=place, metavar="FILE.png", help="where to draw the posterior")
-    parser.add_argument("--plot-check", type=place, metavar="FILE.png", help="where to draw the check of it")
-    parser.add_argument(
-        "--plot-predicted", type=place, metavar="FILE.png", help="where to draw what the posterior predicts"
-    )
-    parser.add_argument(
-        "--folder", type=place, metavar="FOLDER", help="where simulations are stored (default: nowhere)"
-    )
+    for option, form, does in (
+        ("file", "FILE.toml", "the calibration: examples/studies/calibration has it"),
+        ("--output", "FILE.json", "where the posterior goes, with its draws"),
+        ("--plot", "FILE.png", "where to draw the posterior"),
+        ("--plot-check", "FILE.png", "where to draw the check of it"),
+        ("--plot-predicted", "FILE.png", "where to draw what the posterior predicts"),
+        ("--folder", "FOLDER", "where simulations are stored (default: nowhere)"),
+    ):
+        parser.add_argument(option, type=place, metavar=form, help=does)
     add_places(parser, "simulate")
     parser.set_defaults(command=command)
 
@@ -69,17 +66,14 @@ def command(options: argparse.Namespace) -> int:
         with replacing(options.output) as part:
             part.write_text(json.dumps(plain(found), indent=1) + "\n")
         print(f"posterior: {options.output}")
-    if options.plot and found.samples:
-        found.draw(options.plot)
-        print(f"picture: {options.plot}")
-    elif options.plot:
-        print(f"no picture {options.plot}: there is no posterior")
-    if options.plot_check:
-        found.draw_check(options.plot_check)
-        print(f"picture: {options.plot_check}")
-    if options.plot_predicted:
-        found.draw_predicted(options.plot_predicted)
-        print(f"picture: {options.plot_predicted}")
+    drawings = {"plot": found.draw, "plot_check": found.draw_check, "plot_predicted": found.draw_predicted}
+    for option, draw in drawings.items():
+        path = getattr(options, option)
+        if path and option == "plot" and not found.samples:
+            print(f"no picture {path}: there is no posterior")
+        elif path:
+            draw(path)
+            print(f"picture: {path}")
     return 0
 
 
@@ -93,11 +87,7 @@ def plain(found: Calibration) -> dict[str, Any]:
         "reach": dataclasses.asdict(found.reach) | {"within": found.reach.within, "missed": found.reach.missed},
         "predicted90": predicted.interval(0.9) if predicted else None,
         "predicted_p_values": predicted.p_values if predicted else None,
-        "simulated": found.simulated,
-        "simulations": found.simulations,
-        "left_out": found.left_out,
-        "converged": found.converged,
-        "seconds": found.seconds,
+        **{name: getattr(found, name) for name in ("simulated", "simulations", "left_out", "converged", "seconds")},
         "recovered": check.recovered if check else None,
         "p_values": check.p_values if check else None,
         "coverage": {level: check.coverage(level) for level in (0.5, 0.8, 0.95)} if check else None,

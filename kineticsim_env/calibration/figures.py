@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,21 +29,17 @@ class Posterior(NamedTuple):
 
 def draw_posterior(path: Any, dimensions: Sequence[Dimension], found: Posterior) -> None:
     """Draw each parameter's posterior on the diagonal, and below it that of each pair, over the whole ranges."""
-    count = len(dimensions)
 
-    def panel(row: int, column: int) -> Callable[[Any], None]:
-        def draw(axes: Any) -> None:
-            if column > row:
-                axes.set_visible(False)
-            elif column == row:
-                _marginal(axes, dimensions[row], found)
-            else:
-                _pair(axes, dimensions[column], dimensions[row], found)
+    def draw(row: int, column: int, axes: Any) -> None:
+        if column > row:
+            axes.set_visible(False)
+        elif column == row:
+            _marginal(axes, dimensions[row], found)
+        else:
+            _pair(axes, dimensions[column], dimensions[row], found)
 
-        return draw
-
-    panels = [panel(row, column) for row in range(count) for column in range(count)]
-    plots.save_panels(path, panels, columns=count, size=(3.4, 2.8))
+    panels = [partial(draw, *place) for place in itertools.product(range(len(dimensions)), repeat=2)]
+    plots.save_panels(path, panels, columns=len(dimensions), size=(3.4, 2.8))
 
 
 def _marginal(axes: Any, each: Dimension, found: Posterior) -> None:
@@ -51,7 +49,7 @@ def _marginal(axes: Any, each: Dimension, found: Posterior) -> None:
     if each.name in found.truth:
         axes.axvline(found.truth[each.name], **_TRUE, label="true")
     axes.set(xlabel=each.name, xlim=(edges[0], edges[-1]), xscale=each.scale, yticks=[])
-    _few_ticks(axes.xaxis)
+    plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=7)
 
 
@@ -61,18 +59,8 @@ def _pair(axes: Any, x: Dimension, y: Dimension, found: Posterior) -> None:
     if x.name in found.truth and y.name in found.truth:
         axes.plot(found.truth[x.name], found.truth[y.name], "x", color=plots.SELL, ms=7)
     axes.set(xlabel=x.name, ylabel=y.name, xscale=x.scale, yscale=y.scale)
-    _few_ticks(axes.xaxis)
-    _few_ticks(axes.yaxis)
-
-
-def _few_ticks(axis: Any) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 of each power of ten, as plain numbers: others overlap."""
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
-
-    if axis.get_scale() == "log":
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.set_minor_locator(NullLocator())
+    plots.plain_ticks(axes.xaxis)
+    plots.plain_ticks(axes.yaxis)
 
 
 def _edges(each: Dimension) -> np.ndarray:
@@ -90,15 +78,10 @@ def draw_predicted(
     nearest: Mapping[str, float],
     target: Mapping[str, float],
 ) -> None:
-    """Draw each statistic of the target over what all simulations show, and what those of the posterior show.
+    """Draw each statistic of the target over the ends of what all simulations show, and those of the posterior.
 
-    Args:
-        path: Where the picture goes.
-        standard: Standardises rows of statistics.
-        simulated: Ends of what all simulations show.
-        predicted: Ends of what those of the posterior show; None of a target out of reach.
-        nearest: What the simulation nearest to it shows then.
-        target: The statistics that were asked for.
+    `predicted` is None of a target out of reach, which is drawn beside the nearest simulation; `standard` standardises
+    rows of statistics.
     """
     names = list(simulated)
 
@@ -127,21 +110,17 @@ def draw_predicted(
 def draw_check(path: Any, check: Check) -> None:
     """Draw, per parameter, posterior means against the truth; then the shares of ranks, and the coverage."""
 
-    def recovery(column: int) -> Callable[[Any], None]:
-        def draw(axes: Any) -> None:
-            name = check.names[column]
-            axes.plot((0, 1), (0, 1), color=plots.GREY, lw=0.8)
-            axes.plot(check.places[:, column], check.means[:, column], "o", ms=2, color=plots.BUY, alpha=0.5)
-            axes.set(xlabel=f"true place of {name} in its range", ylabel="posterior mean")
-            axes.set_title(f"{check.recovered[name]:.0%} of the variance found again", fontsize=9)
+    def recovery(column: int, name: str, axes: Any) -> None:
+        axes.plot((0, 1), (0, 1), color=plots.GREY, lw=0.8)
+        axes.plot(check.places[:, column], check.means[:, column], "o", ms=2, color=plots.BUY, alpha=0.5)
+        axes.set(xlabel=f"true place of {name} in its range", ylabel="posterior mean")
+        axes.set_title(f"{check.recovered[name]:.0%} of the variance found again", fontsize=9)
 
-        return draw
-
-    draws = [*(recovery(column) for column in range(len(check.names))), lambda axes: _uniform(axes, check)]
+    draws = [*(partial(recovery, *each) for each in enumerate(check.names)), partial(_uniform, check)]
     plots.save_panels(path, draws, columns=min(len(draws), 3), size=(3.8, 3.2))
 
 
-def _uniform(axes: Any, check: Check) -> None:
+def _uniform(check: Check, axes: Any) -> None:
     """Draw how far the shares of ranks and levels are from uniform ones, with Kolmogorov and Smirnov's 95% bound."""
     count = len(check.levels)
     at = np.arange(1, count + 1) / count

@@ -59,30 +59,19 @@ class Standard:
 
 @dataclasses.dataclass
 class Learned:
-    """A network that was trained.
+    """A network that was trained."""
 
-    Attributes:
-        posterior: sbi's `DirectPosterior`, of normal quantiles of places given standardised statistics.
-        standard: What standardises them.
-        device: Where the network is.
-        epochs: Passes over the simulations.
-        converged: Whether training ended because nothing was gained any more.
-    """
-
-    posterior: Any
+    posterior: Any  # sbi's `DirectPosterior`, of normal quantiles of places given standardised statistics
     standard: Standard
     device: torch.device
-    epochs: int
-    converged: bool
+    epochs: int  # passes over the simulations
+    converged: bool  # training ended because nothing was gained any more
 
     def sample(self, rows: np.ndarray, draws: int, seed: int) -> np.ndarray:
         """Return draws from the posterior of each row of statistics, float64 `[draws, N, d]`."""
         with _quietly(self.device, seed):
-            given = self.standard(rows).to(self.device)
-            parts = [
-                self.posterior.sample_batched((draws,), part, draws, show_progress_bars=False)
-                for part in given.split(_AT_ONCE)
-            ]
+            given, sampled = self.standard(rows).to(self.device), self.posterior.sample_batched
+            parts = [sampled((draws,), part, draws, show_progress_bars=False) for part in given.split(_AT_ONCE)]
             return torch.special.ndtr(torch.cat(parts, 1).double()).cpu().numpy()
 
     def densities(self, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -118,11 +107,9 @@ def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, b
     size = int(np.clip(len(rows) // _BATCHES, *_BATCH))
     epochs = -(-_STEPS // max(1, int((1 - _VALIDATION) * len(rows)) // size))
     with _quietly(device, seed):
-        size_of_one = unit.shape[1]
-        prior = MultivariateNormal(torch.zeros(size_of_one, device=device), torch.eye(size_of_one, device=device))
-        trainer = Trainer(
-            prior, network, device=str(device), tracker=NoTracker(), show_progress_bars=False, logging_level="ERROR"
-        )
+        one = torch.eye(unit.shape[1], device=device)
+        silent: dict[str, Any] = {"tracker": NoTracker(), "show_progress_bars": False, "logging_level": "ERROR"}
+        trainer = Trainer(MultivariateNormal(0 * one[0], one), network, device=str(device), **silent)
         trainer.passes, trainer.rate = epochs, _RATE * (size / _BATCH[1]) ** 0.5
         if bar is not None:
             bar.reset(total=epochs)
@@ -155,12 +142,10 @@ def _quietly(device: torch.device, seed: int) -> Generator[None]:
         else:
             stack.callback(torch.set_num_threads, threads)
             torch.set_num_threads(1)
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(torch.random.fork_rng(devices))
-        stack.enter_context(warnings.catch_warnings())
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        unheard = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        with_gradients = torch.inference_mode(False), torch.enable_grad()
+        for one in (*with_gradients, torch.random.fork_rng(devices), warnings.catch_warnings(), *unheard):
+            stack.enter_context(one)
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         yield

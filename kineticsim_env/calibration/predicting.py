@@ -7,13 +7,13 @@ points, where no point of the space shows the target.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.runtime.values import check_number
-from kineticsim_env.sweeps import sweep
+from kineticsim_env.sweeps import Sweep, sweep
 from kineticsim_env.sweeps.plans import Plan
 
 DRAWS = 200  # of the posterior, each a market of its own
@@ -44,12 +44,21 @@ class Predicted:
 
     def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
         """Return both ends of the central interval that holds `level` of the simulations, 0 to 1, per column."""
-        level = check_number("level", level, 0.0, 1.0)
-        ends = ((1 - level) / 2, (1 + level) / 2)
-        if not all(map(len, self.values.values())):
-            return dict.fromkeys(self.values, (float("nan"), float("nan")))
-        found = {name: np.quantile(values, ends) for name, values in self.values.items()}
-        return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+        return central_interval(self.values, level)
+
+
+def central_interval(values: Mapping[str, np.ndarray], level: float) -> dict[str, tuple[float, float]]:
+    """Return both ends of the central interval that holds `level` of values, 0 to 1, by name; NaN of none."""
+    level = check_number("level", level, 0.0, 1.0)
+    ends = ((1 - level) / 2, (1 + level) / 2)
+    found = {name: np.quantile(each if len(each) else np.nan, ends) for name, each in values.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+
+
+def rows_of(found: Sweep, columns: Iterable[str]) -> np.ndarray:
+    """Return the statistics of all points of a sweep, float64 `[N, n]`."""
+    table = found.to_arrow(names := list(columns))
+    return np.stack([table.column(name).to_numpy() for name in names], 1)
 
 
 def predict(
@@ -61,22 +70,11 @@ def predict(
     device, as `sweep` takes them.
     """
     points = {name: values[:DRAWS] for name, values in samples.items()}
-    found = sweep(
-        points,
-        plan.intervals,
-        plan.statistics,
-        market=dict(plan.market),
-        design="list",
-        replicates=plan.replicates,
-        warm_up=plan.warm_up,
-        seed=plan.seed + plan.points * plan.replicates,
-        common=False,
-        progress=False,
-        engine=where["engine"],
-        device=where["device"],
-    )
-    table = found.to_arrow(list(target))
-    rows = np.stack([table.column(name).to_numpy() for name in target], 1)
+    alike: dict[str, Any] = {"market": dict(plan.market), "replicates": plan.replicates, "warm_up": plan.warm_up}
+    seed = plan.seed + plan.points * plan.replicates
+    how: dict[str, Any] = {"design": "list", "seed": seed, "common": False, "progress": False}
+    found = sweep(points, plan.intervals, plan.statistics, **alike, **how, **where)
+    rows = rows_of(found, target)
     whole = np.isfinite(rows).all(1)
     values = dict(zip(target, rows[whole].T, strict=True))
     return Predicted(values, dict(target), int((~whole).sum()))

@@ -62,7 +62,6 @@ class Reach:
         return self.beyond or tuple(name for name, gap in self.gaps.items() if abs(gap) >= largest / 2)
 
     def __str__(self) -> str:
-        """Say it in a sentence."""
         if self.within:
             return f"the nearest simulation is {self.distance:.3g} away; of simulations 99% are within {self.usual:.3g}"
         why = "beyond all simulations" if self.beyond else "not together in any simulation"
@@ -73,13 +72,9 @@ class Reach:
 
 
 class Simulations:
-    """What simulations showed, and how far each is from all others.
+    """What simulations showed, and how far each is from all others; distances are taken on `device`.
 
-    Args:
-        unit: Places of the parameters within the unit cube, `[N, d]`.
-        rows: Statistics, float64 `[N, n]`, finite.
-        standard: What standardises them.
-        device: Where distances are taken.
+    `unit` has places of the parameters within the unit cube, `[N, d]`, `rows` statistics, float64 `[N, n]`, finite.
     """
 
     def __init__(self, unit: np.ndarray, rows: np.ndarray, standard: Standard, device: torch.device) -> None:
@@ -90,7 +85,7 @@ class Simulations:
         variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(seen, rowvar=False)))
         least = _FLOOR * max(variances.max(), _FLOOR)
         self._axes = axes / np.sqrt(np.maximum(variances, least))
-        self._seen = torch.from_numpy(seen @ self._axes).float().to(device)
+        self._seen = self._whitened(seen)
         compared = np.sort(np.random.default_rng(0).permutation(len(rows))[:_COMPARED])
         self.distances = self._nearest(self._seen[compared], compared)[0]
         ordered = np.partition(seen, (0, 1, len(rows) - 2, len(rows) - 1), axis=0)

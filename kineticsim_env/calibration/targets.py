@@ -24,21 +24,13 @@ _ALLOWED = "a mapping of statistics to their values, what measure returns, or se
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is fitted.
+    """What is fitted, and in which simulated markets."""
 
-    Attributes:
-        statistics: What is measured of simulated markets, by name, as `measure` takes it.
-        values: Of the target, by column (`Measured.columns`): of a curve `"autocorrelation_1"` and so on.
-        intervals: How many a simulated market has.
-        markets: Over how many of them a value is a mean.
-        own: The intervals and markets that the target itself has; None where it is a table of numbers.
-    """
-
-    statistics: dict[str, Any]
-    values: dict[str, float]
-    intervals: int
-    markets: int
-    own: tuple[int, int] | None = None
+    statistics: dict[str, Any]  # by name, as `measure` takes them
+    values: dict[str, float]  # of the target, by column (`Measured.columns`): of a curve "autocorrelation_1" and so on
+    intervals: int  # of a simulated market
+    markets: int  # over which a value is a mean
+    own: tuple[int, int] | None = None  # intervals and markets of the target itself; None of a table of numbers
 
 
 def read_target(target: Any, statistics: Any = None, intervals: Any = None, replicates: Any = None) -> Target:

@@ -98,18 +98,4 @@ class NoTracker:
     """Where sbi's trainer logs: nowhere. Its own default is a folder of TensorBoard where the program runs."""
 
     log_dir = None
-
-    def log_metric(self, name: str, value: float, step: int | None = None) -> None:
-        """Leave it."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Leave them."""
-
-    def log_params(self, params: dict[str, Any]) -> None:
-        """Leave them."""
-
-    def add_figure(self, name: str, figure: Any, step: int | None = None) -> None:
-        """Leave it."""
-
-    def flush(self) -> None:
-        """Nothing is kept."""
+    log_metric = log_metrics = log_params = add_figure = flush = staticmethod(lambda *logged, **options: None)

@@ -1,7 +1,7 @@
 """`python -m kineticsim_env impact`: block orders in the same markets with and without them.
 
 Every figure is a paired difference between the two (`kineticsim_env.counterfactuals.block_impact`); `fit_impact` fits a
-power of the order's size to them. `kineticsim_env/plots/impact.py` draws them.
+power of the order's size to them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import argparse
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactuals import BlockImpact, block_impact
-from kineticsim_env.counterfactuals.causal import Power, fit_power
-from kineticsim_env.plots.impact import draw_orders
+from kineticsim_env.counterfactuals.causal import SIDES, Power, fit_power
 from kineticsim_env.runtime import memory
 from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.options import place, whole
@@ -66,24 +67,15 @@ def command(options: argparse.Namespace) -> int:
     got = f"{auctions} auctions of {markets} markets"
     cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
     memory.check_run("--blocks, --after, --markets", got, config, 2 * markets, auctions, engine, device, *cell)
-    arguments: dict[str, Any] = {
-        "side": options.side,
-        "after": options.after,
-        "num_markets": markets,
-        "seed": options.seed,
-        "warmup": options.warmup,
-        "engine": options.engine,
-        "device": options.device,
-    }
+    arguments: dict[str, Any] = {"side": options.side, "after": options.after, "num_markets": markets}
+    arguments |= {name: getattr(options, name) for name in ("seed", "warmup", "engine", "device")}
     points = measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
     fit = fit_impact(points)
-    print(
-        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
-    )
+    rate = f"{options.per_auction} units per auction"
+    print(f"{markets:,} markets with and without a {options.side} order, {rate}; ticks\n")
     names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
-    print(
-        f"{'block':>7s} {'filled':>7s} {'share':>6s}  " + "".join(f"{name:>17s}" for name in names) + "  variance ratio"
-    )
+    head = "".join(f"{name:>17s}" for name in names)
+    print(f"{'block':>7s} {'filled':>7s} {'share':>6s}  {head}  variance ratio")
     for found in (point.impact for point in points):
         means = (getattr(found, name) for name in names)
         figures = "".join(f"{f'{value.mean:.3f} ± {value.interval():.3f}':>17s}" for value in means)
@@ -108,24 +100,13 @@ class Point(NamedTuple):
     at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
 
 
-def measure(
-    config: MarketConfig,
-    orders: Iterable[tuple[int, int]],
-    **arguments: Any,
-) -> list[Point]:
-    """Measure orders one by one, all of them on the same markets.
-
-    Args:
-        config: The market.
-        orders: (block, units per auction) of each.
-        **arguments: Of `block_impact`: side, after, num_markets, seed, warmup, engine, device.
-    """
+def measure(config: MarketConfig, orders: Iterable[tuple[int, int]], **arguments: Any) -> list[Point]:
+    """Measure orders (block, units per auction) one by one, on the same markets; arguments are `block_impact`'s."""
     points = []
     for block, rate in tqdm(list(orders), unit="order", desc="impact"):
         found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
-        sign = 1 if found.side == "buy" else -1
         moved = found.arms.difference["mid2"].cpu().numpy()
-        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2))
+        points.append(Point(found._replace(arms=None), SIDES[found.side] * moved[:, found.duration - 1] / 2))
     return points
 
 
@@ -146,16 +127,54 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
                     row = (found.side, found.block, found.per_auction, auction, f"{value:.6g}", f"{width:.6g}")
                     writer.writerow(row)
         return
-    rows = [
-        point.impact.summary()
-        | {
-            "path": [round(value, 6) for value in point.impact.path.tolist()],
-            "path_interval": [round(value, 6) for value in point.impact.path_interval.tolist()],
-        }
-        for point in points
-    ]
+    rows = []
+    for found in (point.impact for point in points):
+        paths = {name: getattr(found, name).tolist() for name in ("path", "path_interval")}
+        rows.append(found.summary() | {name: [round(value, 6) for value in path] for name, path in paths.items()})
     with replacing(path) as part:
         part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+
+
+def draw_orders(path: Path, points: Sequence[Point], fit: Power | None) -> None:
+    """Write the picture of orders of one rate: their paths, and impact and cost by size."""
+    orders = [point.impact for point in points]
+    plots.save_panels(path, [partial(_paths, orders), partial(_by_size, orders, fit)], size=(6.0, 4.1))
+
+
+def _paths(orders: Sequence[BlockImpact], axes: Any) -> None:
+    """Draw the mean impact after each auction, one line per order, darker with its size; dots where orders end."""
+    from matplotlib import colormaps
+
+    axes.axhline(0, color=plots.GREY, lw=0.8)
+    for found, shade in zip(orders, colormaps["viridis_r"](np.linspace(0.08, 0.95, len(orders))), strict=True):
+        auctions = np.arange(len(found.path))
+        low, high = found.path - found.path_interval, found.path + found.path_interval
+        axes.fill_between(auctions, low, high, color=shade, alpha=0.18, lw=0)
+        axes.plot(auctions, found.path, color=shade, lw=1.5, label=f"{found.block:,} units in {found.duration}")
+        axes.plot(found.duration, found.path[found.duration], "o", ms=5, color=shade)
+    axes.set_title(f"Impact on the mid, {orders[0].per_auction} units per auction")
+    axes.set(xlabel="auctions since arrival (dot: the order ends)", ylabel="impact, ticks")
+    axes.legend(fontsize=8, title="block, auctions", title_fontsize=8, loc="upper right")
+    longest = max(found.duration for found in orders)
+    axes.set_xlim(-0.02 * longest, 1.35 * longest + 45)
+
+
+def _by_size(orders: Sequence[BlockImpact], fit: Power | None, axes: Any) -> None:
+    blocks = [found.block for found in orders]
+    for name, label, colour in (
+        ("at_end", "impact on the mid where the order ends", plots.BUY),
+        ("impact_cost", "cost against the other arm's mid", plots.SELL),
+        ("permanent", "impact that is left", plots.GREY),
+    ):
+        plots.means(axes, blocks, [getattr(found, name) for found in orders], colour, label, lw=1.4)
+    if fit:
+        at = np.geomspace(min(blocks), max(blocks), 50)
+        label = f"power {fit.exponent:.2f} [{fit.low:.2f}, {fit.high:.2f}]"
+        axes.plot(at, fit.factor * at**fit.exponent, ls="--", lw=1.2, color=plots.BUY, label=label)
+    axes.axhline(0, color=plots.GREY, lw=0.8)
+    axes.set(title="By block size", xlabel="block, units", ylabel="ticks (per unit)", xscale="log")
+    plots.plain_ticks(axes.xaxis)
+    axes.legend(fontsize=8)
 
 
 def _without_nan(value: Any) -> Any:

@@ -54,22 +54,12 @@ def command(options: argparse.Namespace) -> int:
     markets, engine, device = choose_markets(options, config, _MARKETS)
     held = {"statistics": _BYTES * len(options.aggregate)}
     memory.check_run("--markets", f"{markets} markets", config, markets, _AT_ONCE, engine, device, held, {})
-    found = scorecard(
-        config,
-        options.intervals,
-        markets=markets,
-        warm_up=options.warmup,
-        price=options.price,
-        interval=options.interval,
-        aggregate=options.aggregate,
-        seed=options.seed,
-        engine=engine,
-        device=device,
-    )
+    own = {name: getattr(options, name) for name in ("price", "interval", "aggregate", "seed")}
+    run: dict[str, Any] = {"markets": markets, "warm_up": options.warmup, "engine": engine, "device": device}
+    found = scorecard(config, options.intervals, **run, **own)
     print(found)
     if options.output:
-        names = ("preset", "set", "intervals", "warmup", "price", "interval", "aggregate", "seed")
-        setting = {name: getattr(options, name) for name in names}
+        setting = {name: getattr(options, name) for name in ("preset", "set", "intervals", "warmup")} | own
         with replacing(options.output) as part:
             part.write_text(json.dumps(setting | {"markets": markets, **found.columns()}, indent=1) + "\n")
         print(f"table: {options.output}")

@@ -30,8 +30,6 @@ _MARKETS = 1024  # unless options say how many
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 _MOST_AUCTIONS = 2**32 - 1  # t of a market, where random words would repeat
 _BYTES = 16  # of an auction of a market on the host, besides its series: prices as int64, and what is made of them
-
-
 _MOST_DRAWN = 10**8  # values of resampled markets that a summary spends, about a second
 _OF_RETURNS = ("volatility", "kurtosis", "autocorrelation(lag=1)", "abs_autocorrelation(lag=1)")
 
@@ -143,16 +141,9 @@ def _print_summary(
 
 def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, np.ndarray]) -> None:
     """Write the series and what made them; `np.load(path)` reads it."""
-    fields = plain_fields(simulator.config)
-    arrays: dict[str, Any] = {
-        **series,
-        "bid": simulator.bid.cpu().numpy(),
-        "ask": simulator.ask.cpu().numpy(),
-        "price_origin": simulator.price_origin.cpu().numpy(),
-        "config": np.array(json.dumps(fields)),
-        "seed": np.array(options.seed),
-        "warmup": np.array(options.warmup),
-    }
+    books = {name: getattr(simulator, name).cpu().numpy() for name in ("bid", "ask", "price_origin")}
+    arrays: dict[str, Any] = {**series, **books, "config": json.dumps(plain_fields(simulator.config))}
+    arrays |= {"seed": options.seed, "warmup": options.warmup}
     with replacing(options.save) as part, part.open("wb") as file:  # open, as NumPy would add .npz to another ending
         np.savez_compressed(file, **arrays)
     print(f"series: {options.save} ({', '.join(series)}: one row per market)")
@@ -164,10 +155,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 class RunSummary:
-    """What is printed: statistics over markets, gathered during a run.
-
-    Call `sample_book` whenever the run pauses, then `table` with the series of the whole run.
-    """
+    """What is printed: `table` of the series of a run, and of its books whenever it paused for `sample_book`."""
 
     def __init__(self) -> None:
         self._spreads: list[np.ndarray] = []
@@ -179,10 +167,7 @@ class RunSummary:
     def table(self, last_price: Any, volume: Any, unit: str = "auction") -> list[tuple[str, Mean | Interval]]:
         """Return names and values: means with their errors, and where tails are heavy a bootstrap interval.
 
-        Args:
-            last_price: int32 `[M, S]`, the last price after each auction.
-            volume: int32 `[M, S]`, units traded in each.
-            unit: What one column is called: an auction, or an interval.
+        Prices and volumes are int32 `[M, S]`, S of a unit.
         """
         price, volume = (torch.as_tensor(series).cpu() for series in (last_price, volume))
         found = measure_series({"last_price": price}, _OF_RETURNS)

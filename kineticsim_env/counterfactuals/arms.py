@@ -147,9 +147,8 @@ def counterfactual(
     parts.append(simulator.rollout(silence, 1, SERIES))
     if decisions:  # quotes stand until word of their end arrives, which takes `quote_latency` too
         fills[-1] += parts[-1].fills.sum(0)
-    series: dict[str, torch.Tensor] = {
-        name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES
-    }
+    folded = {name: [part.series[name].transpose(0, 1).flatten(1) for part in parts] for name in SERIES}
+    series: dict[str, torch.Tensor] = {name: torch.cat(each, dim=1) for name, each in folded.items()}  # [M, T * n]
     alone = clone.run(decisions * auctions + after, SERIES, progress)
     for each in (simulator, clone):
         each.check_errors()
@@ -167,11 +166,6 @@ def mean_path(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _arm(simulator: Simulator, series: Mapping[str, torch.Tensor], fills: torch.Tensor) -> Arm:
     return Arm(dict(series), fills, simulator.cash.clone(), simulator.inventory.clone(), simulator.fees.clone())
-
-
-def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
-    """Return a rollout's series `[T, M, n]` as `[M, T * n]`."""
-    return folded.transpose(0, 1).reshape(folded.shape[1], -1)
 
 
 def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:

@@ -123,17 +123,10 @@ def causal_impact(
 def fit_power(sizes: Sequence[float], effects: np.ndarray, resamples: int | None = None, seed: int = 0) -> Power | None:
     """Fit the mean effect over markets as a power of the size, by least squares weighted by the means' precision.
 
-    Not of logarithms, so that a size whose mean is near 0 or below counts for what it is. The interval is the
-    bootstrap's: whole markets are drawn again, the same for every size. Markets with a NaN are left out.
-
-    Args:
-        sizes: Of the orders.
-        effects: float64 `[M, sizes]`, of the same markets each.
-        resamples: How often markets are drawn; `RESAMPLES` if None.
-        seed: Of the draws.
-
-    Returns:
-        None where fewer than two different sizes have a mean over two standard errors above 0.
+    Not of logarithms, so that a size whose mean is near 0 or below counts for what it is. Effects are float64
+    `[M, sizes]`. The interval is the bootstrap's: whole markets are drawn again `resamples` times (`RESAMPLES` if
+    None), the same for every size. Markets with a NaN are left out. None where fewer than two different sizes have a
+    mean over two standard errors above 0.
     """
     size, effects = np.asarray(sizes, np.float64), effects[~np.isnan(effects).any(1)]
     count = len(effects)
@@ -229,18 +222,9 @@ def _result(
     clear = [at for at, mean in enumerate(means) if abs(mean.mean) > 2 * mean.error > 0]
     both = np.stack([left[:, clear].sum(1), at_once[:, clear].sum(1)], 1)
     share = bootstrap_interval(both, _ratio, resamples=RESAMPLES) if clear else Interval(*(np.nan,) * 3, markets)
-    return CausalImpact(
-        side,
-        sizes,
-        pieces,
-        lags,
-        tuple(tuple(mean_and_error(moved[:, at, lag]) for lag in lags) for at in range(len(sizes))),
-        tuple(mean_and_error(column) for column in left.T),
-        tuple(mean_and_error(column) for column in costs.T),
-        tuple(mean_and_error(column) for column in filled.T),
-        exponent,
-        share,
-    )
+    by_lag = tuple(tuple(mean_and_error(moved[:, at, lag]) for lag in lags) for at in range(len(sizes)))
+    by_size = (tuple(map(mean_and_error, values.T)) for values in (left, costs, filled))
+    return CausalImpact(side, sizes, pieces, lags, by_lag, *by_size, exponent, share)
 
 
 def _ratio(samples: np.ndarray) -> np.ndarray:

@@ -96,31 +96,19 @@ def block_impact(
         num_markets = 1024
     duration = max(1, -(-block // per_auction))
 
-    def pieces(t: int, simulator: Simulator) -> torch.Tensor:
-        return _piece(simulator, SIDES[side], min(block, per_auction * (t + 1)), reach)
+    def piece(t: int, simulator: Simulator) -> torch.Tensor:
+        """Return the quotes int32 `[M, 1, 4]` that bring every market's inventory to what is due."""
+        quotes = market_order(simulator, SIDES[side], min(block, per_auction * (t + 1)))
+        if reach is not None:
+            mid2 = simulator.mid2[:, None]
+            quotes[..., 0 if side == "buy" else 2] = (mid2 >> 1) + reach if side == "buy" else ((mid2 + 1) >> 1) - reach
+        return quotes
 
     arms = counterfactual(
-        config,
-        pieces,
-        num_markets,
-        seed=seed,
-        decisions=duration,
-        after=after,
-        warmup=warmup,
-        engine=engine,
-        device=device,
-        progress=progress,
-    )
+        config, piece, num_markets, seed=seed, decisions=duration, after=after, warmup=warmup, engine=engine,
+        device=device, progress=progress,
+    )  # fmt: skip
     return _measure(arms, side, block, per_auction, duration)
-
-
-def _piece(simulator: Simulator, side: int, due: int, reach: int | None) -> torch.Tensor:
-    """Return the quotes int32 `[M, 1, 4]` that bring every market's inventory to `due` units on the order's side."""
-    quotes = market_order(simulator, side, due)
-    if reach is not None:
-        mid2 = simulator.mid2[:, None]
-        quotes[..., 0 if side > 0 else 2] = ((mid2 >> 1) + reach) if side > 0 else (((mid2 + 1) >> 1) - reach)
-    return quotes
 
 
 def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, duration: int) -> BlockImpact:
@@ -138,21 +126,8 @@ def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, dura
     paid = -sign * traded.cash[:, 0].cpu().numpy()  # an auction has one price, continuous trading many
     shortfall = (sign * (paid - filled * mid[:, 0]) + fees) / units
     against = (sign * (paid - (fills * mid).sum(1)) + fees) / units
-    ratio = arms.variance_ratio("mid2")[duration - 1]
-    return BlockImpact(
-        arms,
-        side,
-        block,
-        per_auction,
-        duration,
-        path,
-        interval,
-        mean_and_error(at_end),
-        mean_and_error(tail),
-        mean_and_error(at_end - tail),
-        mean_and_error(shortfall),
-        mean_and_error(against),
-        mean_and_error(filled / block if block else np.full(len(filled), np.nan)),
-        mean_and_error(filled / np.where(volume > 0, volume, np.nan)),
-        float(ratio),
-    )
+    share = filled / block if block else np.full(len(filled), np.nan)
+    participation = filled / np.where(volume > 0, volume, np.nan)
+    figures = map(mean_and_error, (at_end, tail, at_end - tail, shortfall, against, share, participation))
+    ratio = float(arms.variance_ratio("mid2")[duration - 1])
+    return BlockImpact(arms, side, block, per_auction, duration, path, interval, *figures, ratio)

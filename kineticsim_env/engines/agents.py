@@ -14,26 +14,17 @@ from kineticsim_env.config import MarketConfig
 
 @dataclasses.dataclass(frozen=True)
 class AgentGroup:
-    """The agents of one class in every market; the names are those of `struct AgentClass`.
+    """The agents of one class in every market; the names are those of `struct AgentClass`."""
 
-    Attributes:
-        kind: The class.
-        first: Its first agent, counted from the first that users have added.
-        agents: How many, inactive ones too.
-        active: All but the last, which slots replace.
-        parameters: Place of its first parameter in a row of parameters; parameter i of agent a is behind it by
-            i * agents + a, or by i where all agents have the same.
-        parameter_stride: 1 where agents have parameters of their own, else 0.
-        memory: Place of its first word in a row of memory; word i of agent a is behind it by i * agents + a.
-    """
-
-    kind: AgentClass
-    first: int
-    agents: int
-    active: int
+    kind: AgentClass  # the class
+    first: int  # its first agent, counted from the first that users have added
+    agents: int  # how many, inactive ones too
+    active: int  # all but the last, which slots replace
+    # place of its first parameter in a row of parameters; parameter i of agent a is behind it by i * agents + a, or by
+    # i where all agents have the same
     parameters: int
-    parameter_stride: int
-    memory: int
+    parameter_stride: int  # 1 where agents have parameters of their own, else 0
+    memory: int  # place of its first word in a row of memory; word i of agent a is behind it by i * agents + a
 
     @property
     def parameter_words(self) -> int:
@@ -47,11 +38,7 @@ class AgentGroup:
 
 
 def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[AgentGroup, ...]:
-    """Return the classes of a config in their order.
-
-    Args:
-        config: The market.
-        replaced: How many agents of each class slots replace, by name.
+    """Return the classes of a config in their order; `replaced` says how many agents of each slots replace, by name.
 
     Raises:
         ValueError: If slots replace more agents of a class than there are.

@@ -41,7 +41,6 @@ class CpuEngine(NativeEngine):
             self._struct.agents[number].functions = address
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
-        """See `NativeEngine._plan`."""
         self._safe_auctions = 0
         return super()._plan(rows)
 
@@ -99,6 +98,5 @@ class CpuEngine(NativeEngine):
         return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves)))
 
     def _shape(self, mode: int) -> dict[str, int]:
-        """See `NativeEngine._shape`."""
         function = ctypes.cast(self._library.ks_cpu_launch, ctypes.c_void_p).value
         return {"function": function or 0, "device": -1}

@@ -223,7 +223,6 @@ class CudaEngine(NativeEngine):
                 kernel.launch(grid, block, shared, self._struct, stream)
 
     def _shape(self, mode: int) -> dict[str, int]:
-        """See `NativeEngine._shape`."""
         kernel, grid, block, shared = self.prepare(min(mode, 1))
         further = mode == RUN and self._records_further
         return {

@@ -198,13 +198,9 @@ class Ensemble(LiveMarkets):
     ) -> None:
         """Give the engine a table of scenarios, of which environments draw one for each episode (`scenarios.py`).
 
-        Markets keep their parameters until then; the first time, all get those of the first scenario. Only an
-        environment knows whether a table fits its warm starts, so this is not for users: `env.set_scenarios` is.
-
-        Args:
-            scenarios: The table.
-            present: The parameters that markets have until then, checked, int32 `[M, n]`,
-            agents_present: and those of agents that users have added, int32 `[M, P]`.
+        Markets keep their parameters, or play those `present`, until then; the first time, all get the first
+        scenario's. Only an environment knows whether a table fits its warm starts, so this is not for users:
+        `env.set_scenarios` is.
         """
         self.engine.check_plays(scenarios)
         rows = max(scenarios.per_market.values())

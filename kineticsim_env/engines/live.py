@@ -23,6 +23,15 @@ STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
 
 
+def _live(name: str, said: str) -> Any:
+    """Return the property that shows a tensor of that name."""
+
+    def tensor(self: LiveMarkets) -> torch.Tensor:
+        return self.tensors[name]
+
+    return property(tensor, doc=said)
+
+
 class LiveMarkets:
     """What markets hold now. Nothing is a copy unless it says so: clone what you keep.
 
@@ -48,45 +57,19 @@ class LiveMarkets:
     def config(self, value: object) -> None:
         raise AttributeError("config: expected set_parameters(field=value), or another simulator, got another config")
 
-    @property
-    def bid(self) -> torch.Tensor:
-        """Resting built-in bids, int32 `[M, L]`, live."""
-        return self.tensors["bid"]
-
-    @property
-    def ask(self) -> torch.Tensor:
-        """Resting built-in asks, int32 `[M, L]`, live."""
-        return self.tensors["ask"]
-
-    @property
-    def price_origin(self) -> torch.Tensor:
-        """Absolute price of grid tick 0, int32 `[M]`, live."""
-        return self.tensors["price_origin"]
-
-    @property
-    def fundamental_price(self) -> torch.Tensor:
-        """Fundamental price, absolute ticks, int32 `[M]`, live."""
-        return self.tensors["fundamental_price"]
-
-    @property
-    def volume(self) -> torch.Tensor:
-        """Units traded since the reset, int64 `[M]`, live."""
-        return self.tensors["volume"]
-
-    @property
-    def trades(self) -> torch.Tensor:
-        """Auctions that traded since the reset, int64 `[M]`, live."""
-        return self.tensors["trades"]
-
-    @property
-    def t(self) -> torch.Tensor:
-        """Auctions since the reset, int64 `[M]`, live."""
-        return self.tensors["t"]
-
-    @property
-    def quotes(self) -> torch.Tensor:
-        """Standing quotes of the slots, int32 `[M, K, 4]`, live."""
-        return self.tensors["quotes"]
+    bid: torch.Tensor = _live("bid", "Resting built-in bids, int32 `[M, L]`, live.")
+    ask: torch.Tensor = _live("ask", "Resting built-in asks, int32 `[M, L]`, live.")
+    price_origin: torch.Tensor = _live("price_origin", "Absolute price of grid tick 0, int32 `[M]`, live.")
+    fundamental_price: torch.Tensor = _live(
+        "fundamental_price", "Fundamental price, absolute ticks, int32 `[M]`, live."
+    )
+    volume: torch.Tensor = _live("volume", "Units traded since the reset, int64 `[M]`, live.")
+    trades: torch.Tensor = _live("trades", "Auctions that traded since the reset, int64 `[M]`, live.")
+    t: torch.Tensor = _live("t", "Auctions since the reset, int64 `[M]`, live.")
+    quotes: torch.Tensor = _live("quotes", "Standing quotes of the slots, int32 `[M, K, 4]`, live.")
+    cash: torch.Tensor = _live("cash", "Cash of the slots, ticks x units, int64 `[M, K]`, live.")
+    inventory: torch.Tensor = _live("inventory", "Inventory of the slots, units, int64 `[M, K]`, live.")
+    fees: torch.Tensor = _live("fees", "Fees paid by the slots, thousandths of a tick, int64 `[M, K]`, live.")
 
     @property
     def queue(self) -> torch.Tensor:
@@ -94,21 +77,6 @@ class LiveMarkets:
         if "queue" not in self.tensors:
             raise AttributeError("queue: expected mechanism 'continuous', got 'call', in which nobody queues")
         return self.tensors["queue"]
-
-    @property
-    def cash(self) -> torch.Tensor:
-        """Cash of the slots, ticks x units, int64 `[M, K]`, live."""
-        return self.tensors["cash"]
-
-    @property
-    def inventory(self) -> torch.Tensor:
-        """Inventory of the slots, units, int64 `[M, K]`, live."""
-        return self.tensors["inventory"]
-
-    @property
-    def fees(self) -> torch.Tensor:
-        """Fees paid by the slots, thousandths of a tick, int64 `[M, K]`, live."""
-        return self.tensors["fees"]
 
     @property
     @one_at_a_time

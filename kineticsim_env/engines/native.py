@@ -29,7 +29,6 @@ class NativeEngine(Engine):
     name = "native"
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        """Bind the engine to a set of tensors; see `Engine`."""
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
@@ -52,7 +51,6 @@ class NativeEngine(Engine):
 
     @torch.inference_mode(False)
     def set_ensemble(self, config: MarketConfig) -> None:
-        """See `Engine.set_ensemble`."""
         self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
         self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
         if config.regimes is not None:
@@ -61,7 +59,6 @@ class NativeEngine(Engine):
             self.bind({"regimes": torch.from_numpy(table).to(self.device)})
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
-        """See `Engine.set_agents`."""
         self._groups = tuple(groups)
         self._struct.agent_classes = len(self._groups)
         self._struct.added_agents = sum(group.agents for group in self._groups)
@@ -73,12 +70,10 @@ class NativeEngine(Engine):
                     setattr(self._struct.agents[number], name, getattr(group, name))
 
     def set_agent_parameters(self, table: np.ndarray) -> None:
-        """See `Engine.set_agent_parameters`."""
         self._agent_table = table
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         packed, agents = pack(rows), self._agent_table
         in_place = self._plan(rows)
         of_agents = self.agent_parameters()
@@ -123,7 +118,6 @@ class NativeEngine(Engine):
         agents: np.ndarray | None = None,
         agents_present: torch.Tensor | None = None,
     ) -> None:
-        """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = pack(rows)
         if present is not None:
             playing = present.cpu().numpy()
@@ -157,21 +151,17 @@ class NativeEngine(Engine):
         return {"scenario_agent_parameters": agents, "agent_parameters": playing}
 
     def agent_parameters(self) -> torch.Tensor | None:
-        """See `Engine.agent_parameters`."""
         return self._tensors.get("agent_parameters")
 
     def parameters(self) -> torch.Tensor:
-        """Return the parameters of every market, or of all together; see `Engine.parameters`."""
         assert self._params is not None
         return self._params
 
     def scenario_rows(self) -> torch.Tensor:
-        """Return a copy of the table of scenarios, int32 `[C, n]` in host memory."""
         assert self._scenarios is not None
         return self._scenarios.cpu()
 
     def set_task(self, task: Mapping[str, Any]) -> None:
-        """Take over the task's settings; see `Engine.set_task`."""
         super().set_task(task)
         self._launchers = {}
         for name, value in task.items():
@@ -248,7 +238,6 @@ class NativeEngine(Engine):
             self.prepare_launcher(ENV_STEP, launcher.auctions)
 
     def renew_launchers(self) -> None:
-        """See `Engine.renew_launchers`."""
         for mode, launcher in self._previous_launchers.items():
             self.prepare_launcher(mode, launcher.auctions)
 

@@ -22,12 +22,12 @@ _BLOCK = 1 << 20  # words hashed at once
 def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndarray) -> np.ndarray:
     """Draw how many agents of each class the given markets have, as published runs do: `population="multinomial"`.
 
-    Agent i's class is the first whose cumulative share exceeds the top 32 bits of word 3 * 2^30 + i at episode 0,
-    step 0 (docs/model.md), so the counts depend on the market's seed alone.
+    Agent i's class is the first whose cumulative share exceeds the top 32 bits of word 3 * 2^30 + i at episode 0, step
+    0 (docs/model.md), so the counts depend on the market's seed alone.
 
     Args:
         config: The market; shares and `num_agents` may be per market.
-        seeds: int64 `[n]`, the seeds of the markets.
+        seeds: int64 `[n]`, of the markets.
         markets: int64 `[n]`, their indices, which pick per-market shares.
 
     Returns:
@@ -109,15 +109,10 @@ def open_books(
     regimes: int = 0,
     memory: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> None:
-    """Put the chosen markets and their slots back to the opening.
+    """Put the chosen markets, bool `[M]`, and their slots back to the opening; seeds and episodes are the new ones.
 
-    Args:
-        tensors: Their state; seeds and episodes are the new ones, and stay.
-        opening: From `opening_book`.
-        chosen: bool `[M]`.
-        regimes: How many there are, 0 where there are none.
-        memory: Returns what agents that users have written remember, int32 `[M, Q]`, given the regimes, `[M]` or
-            `[1]`; None where they remember nothing.
+    `opening` is of `opening_book`, `regimes` how many there are; `memory` returns what agents that users have written
+    remember, int32 `[M, Q]`, given the regimes, `[M]` or `[1]`; None where they remember nothing.
     """
     for name in ("t", "volume", "trades", "price_origin", "error"):
         tensors[name].masked_fill_(chosen, 0)

@@ -50,23 +50,14 @@ def available() -> bool:
 
 
 class Description(NamedTuple):
-    """All that a launcher is told.
+    """All that a launcher is told."""
 
-    Attributes:
-        launch: A `struct Launch`, which is copied.
-        state: Tensors that a launch may write, by the names of its pointers.
-        tables: Those that it only reads, likewise.
-        shape: Further fields of `struct Launcher`.
-        live: Tensors that must stay where they are for `Launcher.step`.
-        outputs: Those that `Launcher.copies` copies.
-    """
-
-    launch: ctypes.Structure
-    state: Mapping[str, torch.Tensor]
-    tables: Mapping[str, torch.Tensor]
-    shape: Mapping[str, int]
-    live: Sequence[torch.Tensor]
-    outputs: Sequence[torch.Tensor]
+    launch: ctypes.Structure  # a `struct Launch`, which is copied
+    state: Mapping[str, torch.Tensor]  # tensors that a launch may write, by the names of its pointers
+    tables: Mapping[str, torch.Tensor]  # those that it only reads, likewise
+    shape: Mapping[str, int]  # further fields of `struct Launcher`
+    live: Sequence[torch.Tensor]  # tensors that must stay where they are for `Launcher.step`
+    outputs: Sequence[torch.Tensor]  # those that `Launcher.copies` copies
 
     def structs(self) -> tuple[Any, Any]:
         """Return what the library is told."""
@@ -110,13 +101,10 @@ class Launcher:
         self.auctions: int = said.launch.decisions * said.launch.auctions
 
     def step(self, address: int, size: int, stride: int, stream: int) -> int:
-        """Play a step of the tensors that are bound, on a CUDA stream.
+        """Play a step of the tensors that are bound, on a CUDA stream, `torch.cuda.Stream.cuda_stream`.
 
-        Args:
-            address: Of the input, checked, contiguous.
-            size: Its bytes.
-            stride: Numbers in a row of actions.
-            stream: `torch.cuda.Stream.cuda_stream`.
+        The input, checked and contiguous, lies at an address, has `size` bytes and `stride` numbers in a row of
+        actions.
 
         Returns:
             PLAYED; MOVED, and nothing has happened, if a watched tensor lies elsewhere by now or has another size;

@@ -26,6 +26,12 @@ from kineticsim_env.runtime.fields import (
 )
 from kineticsim_env.runtime.values import show
 
+_AS_THEY_ARE = (
+    "init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size", "window",
+    "max_quote_qty", "fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency",
+)  # fmt: skip
+_CHOSEN = ("tie", "residue", "rounding", "reference")  # each 0, or 1 where the second of two choices is taken
+
 
 def threshold(probability: Any, scale: int) -> np.ndarray:
     """Round a probability to an integer threshold of `scale`, half to even."""
@@ -56,10 +62,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
-        "tie": (0, len(CHOICES["tie"]) - 1),
-        "residue": (0, len(CHOICES["residue"]) - 1),
-        "rounding": (0, len(CHOICES["rounding"]) - 1),
-        "reference": (0, len(CHOICES["reference"]) - 1),
+        **{name: (0, len(CHOICES[name]) - 1) for name in _CHOSEN},
         "inventory_limit": (-1, INTEGERS["inventory_limit"][1]),  # -1 is none
         "regime_threshold": (0, 1 << 16),
         "regimes": (0, MAX_REGIMES),
@@ -71,16 +74,9 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
 def parameter_rows(
     config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the integers of `struct MarketParams` by name.
+    """Return the integers of `struct MarketParams` by name, int64 `[num_rows]`: 1 if all markets are alike.
 
-    Args:
-        config: The market.
-        num_rows: 1 if all markets share their parameters, else the number of markets.
-        counts: int64 `[num_rows, 4]`, agents per class before replacement.
-        replaced: How many agents of each class slots replace.
-
-    Returns:
-        int64 arrays of shape `[num_rows]`, one per field.
+    Counts are int64 `[num_rows, 4]`, agents per class before replacement; slots replace `replaced` of each.
     """
     inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
@@ -99,21 +95,15 @@ def parameter_rows(
 
     rows = {f"num_{name}": active[:, index] for index, name in enumerate(CLASSES)}
     rows |= {f"first_{name}": first[:, index] for index, name in enumerate(CLASSES[1:])}
-    for name in ("init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size"):
+    for name in _AS_THEY_ARE:
         rows[name] = column(getattr(config, name))
+    for name in _CHOSEN:
+        rows[name] = column(np.asarray(getattr(config, name)) == CHOICES[name][1])
     for name, scale in PROBABILITIES.items():
         row = "regime_threshold" if name == "regime_switch_prob" else name.removesuffix("_prob") + "_threshold"
         rows[row] = column(threshold(getattr(config, name), scale))
-    rows["window"] = column(config.window)
-    rows["tie"] = column(np.asarray(config.tie) == "mid")
-    rows["residue"] = column(np.asarray(config.residue) == "cancel")
     rows["fundamental_price"] = column(_fundamental_at_start(config.fundamental_price, config.init_price))
-    rows["max_quote_qty"] = column(config.max_quote_qty)
     rows["inventory_limit"] = column(-1 if config.inventory_limit is None else config.inventory_limit)
-    for name in ("fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency"):
-        rows[name] = column(getattr(config, name))
-    rows["rounding"] = column(np.asarray(config.rounding) == "coin")
-    rows["reference"] = column(np.asarray(config.reference) == "fundamental")
     agents = config.num_agents + np.asarray(config.added_agents)
     rows["num_agents"] = column(agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
@@ -147,13 +137,10 @@ _FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words a
 
 
 def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:
-    """Return the config of running markets after a change of some fields.
+    """Return the config of running markets after a change of some fields, which become per market unless all change.
 
-    Args:
-        config: What they play.
-        fields: New values by name, one for all markets or one per market; of agents that users have added, by
-            `class.parameter`, also one of each agent.
-        chosen: bool `[M]`, the markets that change; fields become per market unless all do.
+    New values are by name, one for all markets or one per market; of agents that users have added, by
+    `class.parameter`, also one of each agent. `chosen`, bool `[M]`, are the markets that change.
     """
     of_agents = agent_fields(config)
     free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]

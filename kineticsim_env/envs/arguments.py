@@ -80,16 +80,9 @@ def with_task(
     one_market: bool = False,
     **how: Any,
 ) -> tuple[EnvSettings, TaskType]:
-    """Return the settings with the user's functions, and the task.
+    """Return the settings with the user's functions, and the task of that kind, whose `reward` may be a function.
 
-    Args:
-        settings: Without these.
-        kind: Of task.
-        task: Its arguments; `reward` may be a function.
-        roles: Of the learners.
-        horizon: The task's by another name, None where it was not given.
-        one_market: As in `split`.
-        **how: As in `own_functions`.
+    `horizon` is the task's by another name, None where it was not given; `how` goes to `own_functions`.
     """
     own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
     known = OF_ONE if one_market else OF_MANY

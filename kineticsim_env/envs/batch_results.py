@@ -25,22 +25,13 @@ class BatchResults:
     Attributes:
         observation: The present observations, float32 `[M, F]`, a live tensor.
         outputs: The results as live tensors, without None.
-        live: The results, live, as arrays where arrays are returned of tensors on the host.
-        are_live: Whether they are returned so; else `copies` are.
-        same_step: Whether there is a final observation.
-        has_info: Whether infos have what is known.
+        live: The results, live, as arrays where arrays are returned of tensors on the host; so they are returned where
+            `are_live`, else as `copies`.
+        same_step: Whether there is a final observation; `has_info`: what is known.
     """
 
     def __init__(self, core: EnvCore, role: str, *, numpy: bool, copy: bool, masked: bool) -> None:
-        """Make the views.
-
-        Args:
-            core: Of markets whose first slot is the learner's.
-            role: The learner's.
-            numpy: Whether arrays are returned, in place of tensors.
-            copy: Whether copies are returned; arrays of a GPU's tensors always are.
-            masked: Whether there are action masks.
-        """
+        """Make the views, of markets whose first slot is the learner's; a GPU's arrays are always copies."""
         self._core, self._role, self._numpy, self._copy = core, role, numpy, copy
         self._masks = ActionMasks(core, role, slice(0, 1)) if masked else None
         self.same_step, self.has_info = core.autoreset == SAME_STEP, core.settings.final_info

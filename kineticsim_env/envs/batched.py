@@ -197,14 +197,9 @@ class BatchedParallelEnv(BaseMarketEnv):
                 rows = self._infos.clone() if self._copy else self._infos
                 final = {role: info_of_slots(rows, slots) for role, slots in self.groups.items()}
                 infos |= {"final_info": final, "_final_info": over}
-        set_outputs = self._handed_out
-        return (
-            set_outputs(self._observation),
-            set_outputs(self._reward),
-            set_outputs(self._terminated),
-            set_outputs(self._truncated),
-            infos,
-        )
+        hand_out = self._handed_out
+        reward, flags = hand_out(self._reward), (hand_out(self._terminated), hand_out(self._truncated))
+        return hand_out(self._observation), reward, *flags, infos
 
     def state(self, final: bool = False) -> torch.Tensor:
         """Return what all learners of a market see together, float32 `[M, S]`: for centralised critics.

@@ -56,12 +56,8 @@ class EnvCore:
     ) -> None:
         """Open the markets and fill the warm-start bank.
 
-        Args:
-            num_markets: M.
-            task: The task's settings; its limits on slots are added to the market.
-            roles: Of each slot, one of `tasks.base.ROLES`.
-            slots: For each slot the class that it replaces, or None; see `Simulator`.
-            settings: All that does not depend on the task.
+        Roles and `slots`, the classes that slots replace or None, are of each slot; the task's limits join the
+        market's.
         """
         self.settings, self.roles = settings, tuple(roles)
         self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
@@ -143,13 +139,10 @@ class EnvCore:
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
     ) -> torch.Tensor:
-        """Return the view of what slots of a role see, float32 `[M, F]` or `[M, n, F]`.
+        """Return the view of what slots of a role see, float32 `[M, F]` of one or `[M, n, F]`.
 
-        Args:
-            name: `"observation"`, or `"final_observation"` before any reset.
-            role: Theirs.
-            slots: Which; all of the role, or the only one.
-            tensors: In place of the environment's own, under the same names.
+        `name` is `"observation"`, or `"final_observation"` before any reset; `tensors` stand in for the environment's
+        own.
         """
         if self.own is not None:
             return getattr(self.own, name)(role)

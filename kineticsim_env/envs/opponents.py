@@ -37,29 +37,19 @@ _LIST = "a list of policies, or for several slots a list of such lists"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OpponentSlot:
-    """One slot, and who may play it.
+    """One slot, and who may play it."""
 
-    Attributes:
-        role: The slot's, one of `ROLES`.
-        name: What errors call the list.
-        policies: To draw from.
-        replaces: The class of agents whose place it takes; None of one that is added.
-    """
-
-    role: str
-    name: str
-    policies: tuple[Any, ...]
-    replaces: str | None
+    role: str  # the slot's, one of `ROLES`
+    name: str  # what errors call the list
+    policies: tuple[Any, ...]  # to draw from
+    replaces: str | None  # the class of agents whose place it takes; None of one that is added
 
 
 def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[OpponentSlot, ...]:
     """Return the slots behind the learner's, in the order of the dict; none for None.
 
-    Args:
-        given: For each role, or class of `config.agents`, a list of policies, which is one slot; or a list of such
-            lists, one per slot.
-        config: The market, whose agents some of them replace.
-        replace: The class whose place the learner takes, None if it is added.
+    For each role, or class of `config.agents`, there is a list of policies, which is one slot, or a list of such lists.
+    The learner takes the place of an agent of the class `replace`, if it is not None.
     """
     if given is None:
         return ()

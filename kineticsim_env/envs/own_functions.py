@@ -106,13 +106,8 @@ def own_functions(
 ) -> tuple[Own | None, dict[str, Any]]:
     """Return the functions among an environment's arguments, None without any, and the task's own fields.
 
-    Args:
-        task: The arguments that are the task's, of which `reward` may be a function.
-        features: A list of functions; with many learners for all roles, or by role.
-        terminate: A function, likewise.
-        roles: Of the learners.
-        many: Whether arguments may be dicts by role.
-        always: Return functions, none of them the user's, also where there are none: steps are scored by the host.
+    With `many` learners arguments may be dicts by role. `always` returns functions, none of them the user's, also where
+    there are none: steps are scored by the host.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.

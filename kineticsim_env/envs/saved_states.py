@@ -39,16 +39,8 @@ def check_environment_ranges(
 ) -> None:
     """Refuse a state that no environment of this task can be in; the market's part is checked already.
 
-    Args:
-        saved: The market's and the environment's tensors, of the right shapes and dtypes.
-        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
-        task: The settings.
-        roles: Of each slot.
-        spaces: The slots' observation spaces.
-        levels: L.
-        auctions_per_step: Auctions per decision.
-        scenarios: Whether there are any.
-        values: Settings of the task that differ.
+    Tensors are of the right shapes and dtypes; `parameters` are what the markets play, int32 `[M, n]` or `[1, n]`;
+    roles and observation spaces are of each slot, `levels` is L, and `values` are the settings that differ.
 
     Raises:
         ValueError: Naming the tensor, the first number that is out of its range, and the range.
@@ -135,12 +127,7 @@ def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Ta
 
 
 def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig) -> None:
-    """Refuse parameters that no market of a config's sizes and limits on slots can have.
-
-    Args:
-        packed: int32 `[M, n]`, of the right shape and dtype.
-        config: The market that scenarios differ from.
-        table: The scenarios.
+    """Refuse parameters, int32 `[M, n]`, that no market of a config's sizes and limits on slots can have.
 
     Raises:
         ValueError: Naming the field, the first number that is out of its range, and the range.

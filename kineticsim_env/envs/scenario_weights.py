@@ -6,17 +6,15 @@ random word; the rule in words: docs/environment.md. What scenarios are: scenari
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.checks import describe, engine_input, is_plain
-from kineticsim_env.runtime.values import check_array, is_whole, show
+from kineticsim_env.runtime.checks import one_or_each
+from kineticsim_env.runtime.values import check_array, show
 
 THRESHOLDS = "scenario_thresholds"  # in saved states, too
-_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_weights(weights: Any, scenarios: int) -> np.ndarray:
@@ -69,22 +67,11 @@ def check_scenario(given: Any, markets: int, scenarios: int, device: torch.devic
     if not scenarios:
         raise ValueError(f"scenario: expected an environment made with randomise=..., got {show(given)}")
     allowed = f"-1 to {scenarios - 1}, an int or {markets} of them"
-    if isinstance(given, torch.Tensor):
-        if not is_plain(given) or given.dtype not in _WHOLE:
-            raise TypeError(f"scenario: expected {allowed}, got {describe(given)}")
-        given = given.to(torch.int64) if given.dim() else int(given)
-    elif isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "iu":
-        given = int(given)
-    if is_whole(given):
-        if not -1 <= given < scenarios:
-            raise ValueError(f"scenario: expected {allowed}, got {show(given)}")
-        return torch.full((markets,), int(given), dtype=torch.int32, device=device)
-    if not isinstance(given, (Sequence, np.ndarray, torch.Tensor)) or isinstance(given, (str, bytes)):
-        raise TypeError(f"scenario: expected {allowed}, got {show(given)}")
-    try:
-        asked = engine_input("scenario", given, torch.int64, (markets,), device, from_anywhere=True)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"scenario: expected {allowed}, got {show(given)}") from error
+    asked = one_or_each("scenario", given, allowed, markets, device)
+    if not isinstance(asked, torch.Tensor):
+        if not -1 <= asked < scenarios:
+            raise ValueError(f"scenario: expected {allowed}, got {show(asked)}")
+        return torch.full((markets,), int(asked), dtype=torch.int32, device=device)
     bad = (asked < -1) | (asked >= scenarios)
     if bool(bad.any()):
         raise ValueError(f"scenario: expected {allowed}, got {int(asked[bad][0])}")

@@ -48,16 +48,13 @@ def make_scenarios(
     """Return the table of scenarios as an ensemble, one value per scenario in at least one field.
 
     Args:
-        randomise: For each field of `MarketConfig` that differs, and each parameter of agents that users have written
-            (`"trend_follower.lookback"`), a range, drawn uniformly (both ends included), or values to choose from; or
-            the table itself, as an ensemble. Settings of the task, `"task.horizon"` and so on, are
-            `draw_task_settings`'s. Where shares of classes are drawn, all four are scaled to sum to 1. A range is
-            `{"low": 8, "high": 20}`, in Python `(8, 20)` too. Values are `{"values": [8, 20]}`, or a list; one of two
-            numbers is refused, as JSON makes it of `(8, 20)`.
+        randomise: As in `EnvSettings`; also parameters of agents that users have written (`"trend_follower.lookback"`).
+            Where shares of classes are drawn, all four are scaled to sum to 1. A list of two numbers is refused, as
+            JSON makes it of `(8, 20)`.
         config: The market that scenarios differ from.
         num_scenarios: Rows to draw, up to 65536.
         seed: Of the draws.
-        drawn: Settings of the task that scenarios differ in, float64 `[C]` by name.
+        drawn: What `draw_task_settings` returned.
     """
     drawn = drawn or {}
     if config.per_market:

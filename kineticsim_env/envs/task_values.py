@@ -41,15 +41,11 @@ class TaskValues:
         like: TaskValues | None = None,
         others: Any = None,
     ) -> None:
-        """Give every slot its settings.
+        """Give the slots of these roles, in M markets, their settings, some of which the task may have as arrays.
 
-        Args:
-            task: The settings, some of them perhaps as arrays.
-            roles: Of each slot.
-            markets: M.
-            drawn: Settings that scenarios draw, float64 `[C]` by name.
-            like: What the environment was made with, whose columns and scales stay.
-            others: A task that has settings which opponents' roles need and the learner's task lacks.
+        `drawn` are those that scenarios draw, float64 `[C]` by name; `like` is what the environment was made with,
+        whose columns and scales stay; `others` is a task that has what opponents' roles need and the learner's task
+        lacks.
         """
         for name in drawn:
             if name in task.each:

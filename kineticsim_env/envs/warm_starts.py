@@ -49,15 +49,12 @@ class WarmStarts:
     ) -> dict[str, torch.Tensor]:
         """Run markets without learners for `warmup` auctions, on the simulator's engine and device; `self` stays.
 
-        Args:
-            scenarios: The table of scenarios, if there is one.
-            seeds: The markets' seeds, int64 `[M]`; those that they have now if None.
-            counts: Their agents of each class, int64 `[M, 4]`, likewise.
+        Seeds, int64 `[M]`, and agents of each class, int64 `[M, 4]`, are those that the markets have now if None.
 
         Returns:
             `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, with regimes `bank_regime` int32
             `[B]`, and where agents have memory `bank_memory` int32 `[B, Q]`, owner after owner; empty if the task has
-            no warm starts.
+            none.
         """
         simulator, task = self._simulator, self._task
         owner, size = choose_owner(task, simulator.config, scenarios)

@@ -33,7 +33,8 @@ def settle(
     if bool(profit.any()):
         unwound = simulator()
         liquidate(unwound, slots=slots & profit)
-        pnl = torch.where(profit, unwound.money - _opening_value(core), pnl)
+        opening = core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
+        pnl = torch.where(profit, unwound.money - opening, pnl)  # what initial inventories were worth, marked
     return pnl
 
 
@@ -48,11 +49,6 @@ def _improvement(core: EnvCore) -> torch.Tensor:
     inventory = simulator.inventory.double()
     money = simulator.money + inventory * core.tensors["arrival2"].view(-1, 1) / 2
     return (money - core.setting("leftover_penalty") * (block - inventory.abs())) / block
-
-
-def _opening_value(core: EnvCore) -> torch.Tensor | float:
-    """Return what initial inventories were worth, marked, as the episode began, ticks x units, float64 `[M, K]`."""
-    return core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
 
 
 def _slots_of(core: EnvCore, chosen: Callable[[RoleSpec], bool]) -> torch.Tensor:
@@ -82,16 +78,16 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
     check_instance("simulator", simulator, Simulator)
     max_auctions = check_count("max_auctions", max_auctions, 0)
     shape, device = simulator.inventory.shape, simulator.device
-    kept = None if slots is None else ~_check_slots(slots, shape, device)
+    if slots is None:
+        slots = torch.ones(shape, dtype=torch.bool, device=device)
+    fits = lambda given: given.shape == shape and given.device == device  # noqa: E731
+    kept = ~check_tensor("slots", slots, f"bool {list(shape)} on {device}, None", fits, (torch.bool,))
     largest = simulator.parameter("max_order_qty")[:, None].long()
     quotes = torch.zeros((*shape, 4), dtype=torch.int32, device=device)
     quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
 
-    def to_unwind() -> torch.Tensor:
-        return simulator.inventory if kept is None else simulator.inventory.masked_fill(kept, 0)
-
     for _ in range(max_auctions):
-        inventory = to_unwind()
+        inventory = simulator.inventory.masked_fill(kept, 0)
         if not bool(inventory.any()):
             break
         quotes[..., 1] = torch.minimum((-inventory).clamp(min=0), largest)
@@ -100,25 +96,15 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
             _price_to_the_book(simulator, quotes)
         simulator.step(quotes)
     simulator.check_errors()
-    left = int(torch.count_nonzero(to_unwind()))
+    left = int(torch.count_nonzero(simulator.inventory.masked_fill(kept, 0)))
     if left:
-        slots_in_all = shape.numel() if kept is None else int((~kept).sum())
-        raise MarketError(f"{left} of {slots_in_all} slots still hold inventory after {max_auctions} auctions")
+        all_slots = int((~kept).sum())
+        raise MarketError(f"{left} of {all_slots} slots still hold inventory after {max_auctions} auctions")
     return simulator.cash.clone()
 
 
-def _check_slots(slots: Any, shape: torch.Size, device: torch.device) -> torch.Tensor:
-    def fits(slots: torch.Tensor) -> bool:
-        return slots.shape == shape and slots.device == device
-
-    return check_tensor("slots", slots, f"bool {list(shape)} on {device}, None", fits, (torch.bool,))
-
-
 def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
-    """Price marketable quotes, in place, at the tick down to which their units rest on the other side.
-
-    Each slot is priced as if it came alone. Where nothing rests it has no quote.
-    """
+    """Price quotes, in place, at the tick down to which their units rest; each slot as if it came alone."""
     origin, top = simulator.price_origin[:, None], simulator.config.num_levels - 1
     asks, bids = simulator.ask.long().cumsum(1), simulator.bid.long().flip(1).cumsum(1)
     for place, resting in ((0, asks), (2, bids)):
@@ -126,4 +112,4 @@ def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
         wanted = torch.minimum(quotes[..., place + 1].long(), there)
         ticks = torch.searchsorted(resting, wanted.clamp(min=1)).clamp(max=top)
         quotes[..., place] = origin + (ticks if place == 0 else top - ticks)
-        quotes[..., place + 1] *= there > 0
+        quotes[..., place + 1] *= there > 0  # where nothing rests there is no quote

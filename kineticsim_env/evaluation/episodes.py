@@ -102,12 +102,9 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     """Play an episode in every market; returns the fields of `Evaluation`, float64 `[M, K]` each."""
     simulator, task, tensors = core.simulator, core.task, core.tensors
     horizons_differ = "horizon" in core.live_task.values.names
-    may_terminate = (
-        horizons_differ
-        or any(SPECS[role].has_block for role in core.roles)
-        or getattr(task, "max_loss", None) is not None
-        or core.own is not None
-    )
+    may_lose = getattr(task, "max_loss", None) is not None
+    has_block = any(SPECS[role].has_block for role in core.roles)
+    may_terminate = horizons_differ or has_block or may_lose or core.own is not None
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)

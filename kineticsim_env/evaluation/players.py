@@ -41,7 +41,6 @@ class OnePlayer:
     """One policy, for the one learner of each market."""
 
     def __init__(self, policy: Any) -> None:
-        """Take a policy."""
         self._policy = _check_policy("policy", policy)
 
     def begin(self, mask: torch.Tensor) -> None:
@@ -57,7 +56,6 @@ class ManyPlayers:
     """Policies of many learners per market: for a role one that all its learners share, or one for each of them."""
 
     def __init__(self, given: Any, envs: BatchedParallelEnv) -> None:
-        """Take policies by role or by the learner's name."""
         if not isinstance(given, Mapping):
             allowed = "a dict of policies, by role or by the learner's name"
             raise TypeError(f"policy: expected, with many learners, {allowed}, got {type(given).__name__}")
@@ -68,10 +66,8 @@ class ManyPlayers:
         for name, policy in given.items():
             _check_policy(f"policy[{name!r}]", policy)
             if isinstance(policy, RecurrentPolicy) and sum(policy is other for other in given.values()) > 1:
-                raise ValueError(
-                    f"policy[{name!r}]: expected a copy for each, or one entry for a role, got a recurrent policy in "
-                    "several entries"
-                )
+                allowed = "a copy for each, or one entry for a role"
+                raise ValueError(f"policy[{name!r}]: expected {allowed}, got a recurrent policy in several entries")
         self._groups = {role: _policies_of(role, agents, given) for role, agents in envs.group_map.items()}
         self._counts = {role: len(agents) for role, agents in envs.group_map.items()}
 

@@ -18,7 +18,7 @@ Quotes = tuple[int, int, int, int]  # bid price and quantity, ask price and quan
 class Controls:
     """What every game has: pausing, single decisions, speed, the end. A task's controls add its orders."""
 
-    keys: tuple[str, ...] = ("space pause", "n one decision", ", . slower/faster", "q quit")
+    keys: tuple[str, ...] = ("+ - size", "x pull/place", "space pause", "n one decision", ", . slower/faster", "q quit")
 
     def __init__(self, task: Any, speed: float = 2.0) -> None:
         """Begin paused, so that nothing is missed; `speed` is in decisions per second."""
@@ -37,10 +37,8 @@ class Controls:
             self.speed = max((speed for speed in SPEEDS if speed < self.speed), default=SPEEDS[0])
         elif key in (".", ">"):
             self.speed = min((speed for speed in SPEEDS if speed > self.speed), default=SPEEDS[-1])
-        elif key in ("+", "="):
-            self.size = min(self.size + 1, self.task.max_qty)
-        elif key in ("-", "_"):
-            self.size = max(self.size - 1, 1)
+        elif key in ("+", "=", "-", "_"):
+            self.size = min(max(self.size + (1 if key in "+=" else -1), 1), self.task.max_qty)
         elif key == "x":
             self.pulled = not self.pulled
         elif key == "q":
@@ -78,17 +76,9 @@ class Controls:
 class MakerControls(Controls):
     """Two quotes: their distances from the mid in ticks, and one size for both."""
 
-    keys = (
-        "up down: wider, narrower",
-        "right left: both quotes higher, lower",
-        "c centre",
-        "+ - size",
-        "x pull/place",
-        *Controls.keys,
-    )
+    keys = ("up down: wider, narrower", "right left: both quotes higher, lower", "c centre", *Controls.keys)
 
     def __init__(self, task: Any, speed: float = 2.0) -> None:
-        """Begin with quotes 4 ticks from the mid, as far as the task allows."""
         super().__init__(task, speed)
         self.bid_offset = self.ask_offset = min(4, task.max_offset)
 
@@ -119,18 +109,16 @@ class MakerControls(Controls):
         return moment.mid2 // 2 - self.bid_offset, size, (moment.mid2 + 1) // 2 + self.ask_offset, size
 
     def _place(self, bid_offset: int, ask_offset: int) -> None:
-        self.bid_offset, self.ask_offset = (
-            min(max(offset, 0), self.task.max_offset) for offset in (bid_offset, ask_offset)
-        )
+        most = self.task.max_offset
+        self.bid_offset, self.ask_offset = min(max(bid_offset, 0), most), min(max(ask_offset, 0), most)
 
 
 class ExecutorControls(Controls):
     """One order on the side of the block: how many ticks through the mid, and its size."""
 
-    keys = ("up down: further through the mid, behind it", "c at the mid", "+ - size", "x pull/place", *Controls.keys)
+    keys = ("up down: further through the mid, behind it", "c at the mid", *Controls.keys)
 
     def __init__(self, task: Any, speed: float = 2.0) -> None:
-        """Begin at the mid."""
         super().__init__(task, speed)
         self.through = 0
 
@@ -156,8 +144,7 @@ class ExecutorControls(Controls):
 
     def quotes(self, moment: Moment) -> Quotes:
         """See `Controls`."""
-        size = min(self._shown_size, abs(moment.left))
-        return self._order(moment, size)
+        return self._order(moment, min(self._shown_size, abs(moment.left)))
 
     def _order(self, moment: Moment, size: int) -> Quotes:
         if self.buys(moment):
@@ -174,7 +161,6 @@ class TraderControls(ExecutorControls):
     keys = ("b buy", "s sell", *ExecutorControls.keys)
 
     def __init__(self, task: Any, speed: float = 2.0) -> None:
-        """Begin without an order."""
         super().__init__(task, speed)
         self.side, self.pulled = 1, True
 

@@ -15,6 +15,7 @@ from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, price
 from kineticsim_env.play.controls import Controls, ExecutorControls, MakerControls, TraderControls
 from kineticsim_env.policies import Policy
 from kineticsim_env.render.recorder import MarketRecorder, Moment
+from kineticsim_env.runtime.values import check_choice
 
 GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command line: the task and the keys
     "market_making": ("MarketMaking", MakerControls),
@@ -44,13 +45,7 @@ def _rivals(task: str, preset: str) -> dict[str, Callable[[Any], Policy]]:
 
 
 class Game:
-    """One episode of one market, decided by `controls`.
-
-    Attributes:
-        controls: What the player wants.
-        recorder: The market and its path.
-        over: Whether the episode has ended.
-    """
+    """One episode of one market, decided by `controls`, read by `recorder`, until it is `over`."""
 
     def __init__(
         self,
@@ -62,14 +57,13 @@ class Game:
         speed: float = 2.0,
     ) -> None:
         """Open the market; `horizon` is the task's own if None, `speed` in decisions per second."""
-        if task not in GAMES:
-            raise ValueError(f"task: expected one of {', '.join(map(repr, GAMES))}, got {task!r}")
-        self._task, self.preset, self.seed = GAMES[task][0], preset, seed
+        self._task, controls = GAMES[check_choice("task", task, GAMES)]
+        self.preset, self.seed = preset, seed
         self._settings: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
         self._envs = self._make()
         self.recorder = MarketRecorder(self._envs.core)
         self.recorder.show_fundamental = False  # what no learner sees, until the end
-        self.controls = GAMES[task][1](self._envs.core.task, speed)
+        self.controls = controls(self._envs.core.task, speed)
         self._envs.reset(seed=seed)
         self.recorder.record()
         self._actions: list[torch.Tensor] = []
@@ -109,10 +103,9 @@ class Game:
         return "paused" if self.controls.paused else f"{self.controls.speed:g} decisions per second"
 
     def result(self) -> str:
-        """Return a table of what the player and others have in the end, each in the same market.
+        """Return a table of what the player and others have after as many decisions, each in the same market.
 
-        What is held is sold off first (market making, trading); what is left of a block is forced through at the
-        deadline. Others play as many decisions as the player did.
+        What is held is sold off first; what is left of a block is forced through at the deadline.
         """
         task, played = self._envs.core.task, len(self._actions)
         rows = [("you", self._money(_replay(self._actions)))]

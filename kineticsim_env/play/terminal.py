@@ -14,37 +14,21 @@ from typing import Any
 
 from kineticsim_env.play.game import Game
 from kineticsim_env.render.text import WIDTH, text_picture
+from kineticsim_env.runtime.values import load_optional
 
-_NAMES = {
-    "KEY_UP": "up",
-    "KEY_DOWN": "down",
-    "KEY_LEFT": "left",
-    "KEY_RIGHT": "right",
-    "KEY_ENTER": "enter",
-    "\n": "enter",
-    "\r": "enter",
-    " ": "space",
-    "\x1b": "q",
-}
+_NAMES = {f"KEY_{name.upper()}": name for name in ("up", "down", "left", "right", "enter")}
+_NAMES |= {"\n": "enter", "\r": "enter", " ": "space", "\x1b": "q"}
 _FOOT, _LEAST = 4, 14  # lines below the ladder; lines that are drawn at least, of which the last are keys
 COLUMNS, LINES = 40, 12  # that a terminal needs: up to the prices, and down to what the next decision is
 
 
 def play_terminal(game: Game) -> None:
-    """Play in this terminal until the episode is over or the player quits.
-
-    Raises:
-        ModuleNotFoundError: On a Python without curses.
-        ValueError: If this is no terminal, or one that is too small.
-    """
-    try:
-        import curses
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "play --terminal needs curses, which Python has on Linux, macOS and WSL; without it play in a window: "
-            "pip install 'kineticsim-env[render]'",
-            name="curses",
-        ) from error
+    """Play in this terminal, which has to be large enough, until the episode is over or the player quits."""
+    curses = load_optional(
+        "curses",
+        "play --terminal needs curses, which Python has on Linux, macOS and WSL; without it play in a window: "
+        "pip install 'kineticsim-env[render]'",
+    )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError("play --terminal: expected a terminal, got input or output that is no terminal")
     os.environ.setdefault("ESCDELAY", "25")  # milliseconds after which Escape is Escape

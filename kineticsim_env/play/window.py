@@ -19,12 +19,7 @@ _LADDER_MIDDLE, _LADDER_RIGHT = 191, 370  # the ladder's price column and its en
 def play_window(game: Game, poll: Callable[[], Iterable[Any]] | None = None) -> None:
     """Play in a window until the player closes it or presses q; the end of the episode stays on the screen.
 
-    Args:
-        game: The game.
-        poll: Returns the events since the last call; pygame's own if None.
-
-    Raises:
-        RuntimeError: If this machine has no display.
+    `poll` returns the events since the last call. Raises RuntimeError if this machine has no display.
     """
     screen = open_display((WIDTH, HEIGHT + _STRIP), "KineticSim: play", "play --terminal plays in a terminal")
     clock, picture, strip, result = pygame.time.Clock(), Picture(), Canvas(WIDTH, _STRIP), None
@@ -64,16 +59,8 @@ def handle(game: Game, picture: Picture, event: Any) -> None:
 
 def key_name(event: Any) -> str:
     """Return the game's name of a key event."""
-    named = {
-        pygame.K_UP: "up",
-        pygame.K_DOWN: "down",
-        pygame.K_LEFT: "left",
-        pygame.K_RIGHT: "right",
-        pygame.K_SPACE: "space",
-        pygame.K_RETURN: "enter",
-        pygame.K_KP_ENTER: "enter",
-        pygame.K_ESCAPE: "q",
-    }
+    named = {getattr(pygame, f"K_{name.upper()}"): name for name in ("up", "down", "left", "right", "space")}
+    named |= {pygame.K_RETURN: "enter", pygame.K_KP_ENTER: "enter", pygame.K_ESCAPE: "q"}
     return named.get(event.key) or getattr(event, "unicode", "") or pygame.key.name(event.key)
 
 

@@ -13,23 +13,17 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import replacing
+from kineticsim_env.runtime.values import load_optional
 from kineticsim_env.statistics import Mean
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
-_STYLE: dict[Any, Any] = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "legend.frameon": False,
-}
+_STYLE: dict[Any, Any] = dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False)
+_STYLE["axes.titlesize"] = 11
 
 
 def require_matplotlib() -> None:
     """Raise `ModuleNotFoundError` with the command that installs matplotlib, if it is missing."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("pictures need matplotlib: pip install matplotlib", name="matplotlib") from error
+    load_optional("matplotlib.figure", "pictures need matplotlib: pip install matplotlib")
 
 
 def check_picture(option: str, path: str) -> None:
@@ -44,17 +38,18 @@ def check_picture(option: str, path: str) -> None:
 
 def means(axes: Any, x: Any, found: Sequence[Mean], colour: str, label: str, **line: Any) -> None:
     """Draw means against `x`, joined, each with its 95% interval; `line` is passed on to matplotlib."""
-    axes.errorbar(
-        x,
-        [value.mean for value in found],
-        yerr=[value.interval() for value in found],
-        marker="o",
-        ms=4,
-        capsize=2,
-        color=colour,
-        label=label,
-        **line,
-    )
+    middle, reach = [value.mean for value in found], [value.interval() for value in found]
+    axes.errorbar(x, middle, yerr=reach, marker="o", ms=4, capsize=2, color=colour, label=label, **line)
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 of each power of ten, as plain numbers: others overlap."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[float, float] = (5.4, 3.5)) -> None:
@@ -140,22 +135,11 @@ def return_histogram(axes: Any, changes: np.ndarray, unit: str = "auction") -> N
 
 
 def ensemble(
-    path: Any,
-    series: Mapping[str, np.ndarray],
-    bid: np.ndarray,
-    ask: np.ndarray,
-    origin: int,
-    unit: str = "auction",
+    path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: np.ndarray, origin: int, unit: str = "auction"
 ) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 
-    Args:
-        path: Where the PNG goes.
-        series: `last_price`, `fundamental` and `volume`, int32 `[M, S]` each.
-        bid: Final bids of market 0, `[L]`.
-        ask: Its final asks.
-        origin: Its price of grid tick 0.
-        unit: What one column of the series is.
+    The series are `last_price`, `fundamental` and `volume`, int32 `[M, S]`, S of a unit; the rest is as in `book`.
     """
     price = np.asarray(series["last_price"])
     changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)

@@ -7,7 +7,6 @@ both, and what does pay, is in examples/studies/attacks.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 
@@ -29,53 +28,18 @@ from kineticsim_env.policies.base import (
 from kineticsim_env.runtime.values import check_number
 from kineticsim_env.tasks.base import ForBlocks, ForProfit
 
-__all__ = (
-    "ATTACKERS",
-    "EXECUTOR_ATTACKERS",
-    "TRADER_ATTACKERS",
-    "ExecutorBursts",
-    "ExecutorHugeQuantity",
-    "ExecutorLastStep",
-    "FlashedWall",
-    "HugeQuantity",
-    "LastStep",
-    "MarkTheClose",
-    "PriceWall",
-    "PumpAndDump",
-    "QuoteStuffing",
-    "TraderHugeQuantity",
-    "TraderLastStep",
-    "TraderMarkTheClose",
-    "TraderPriceWall",
-    "TraderPumpAndDump",
-    "TraderSniper",
-    "WashTrade",
-)
 
-
-@dataclasses.dataclass(frozen=True)
 class _Clocked(ScriptedPolicy):
     """An attacker with a plan over the episode; `elapsed` is read from the time left."""
 
-    task: Any
-
     def elapsed(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the decisions since the episode began, `[M]`."""
-        return self._elapsed(check_observation(observation))
+        return torch.round((1.0 - check_observation(observation)[:, TIME_LEFT]) * self.task.horizon)
 
-    def _elapsed(self, observation: torch.Tensor) -> torch.Tensor:
-        return torch.round((1.0 - observation[:, TIME_LEFT]) * self.task.horizon)
-
-    def _quote(
-        self,
-        bid: tuple[float, torch.Tensor],
-        ask: tuple[float, torch.Tensor],
-    ) -> torch.Tensor:
+    def _quote(self, bid: tuple[float, torch.Tensor], ask: tuple[float, torch.Tensor]) -> torch.Tensor:
         """Build the action from (offset, quantity) per side."""
-        (bid_offset, bid_qty), (ask_offset, ask_qty) = bid, ask
-        return maker_action(
-            self.task, torch.full_like(bid_qty, bid_offset), torch.full_like(ask_qty, ask_offset), bid_qty, ask_qty
-        )
+        offsets = (torch.full_like(qty, ticks) for ticks, qty in (bid, ask))
+        return maker_action(self.task, *offsets, bid[1], ask[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +47,6 @@ class PumpAndDump(_Clocked):
     """Buys as fast as it can so that momentum agents follow, then sells to them; over and over.
 
     Attributes:
-        task: The task.
         period: Decisions in a cycle, half of them buying.
     """
 
@@ -92,7 +55,7 @@ class PumpAndDump(_Clocked):
     _checks = {"period": whole_from(1)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        buying = (self._elapsed(observation) % self.period < self.period / 2).float() * self.task.max_qty
+        buying = (self.elapsed(observation) % self.period < self.period / 2).float() * self.task.max_qty
         return self._quote((0.0, buying), (0.0, self.task.max_qty - buying))
 
 
@@ -105,7 +68,6 @@ class PriceWall(_Clocked):
     it then trades at a profit on either side.
 
     Attributes:
-        task: The task.
         distance: Of the wall from the mid, ticks.
     """
 
@@ -114,7 +76,7 @@ class PriceWall(_Clocked):
     _checks = {"distance": check_number}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        first_half = self._elapsed(observation) < self.task.horizon / 2
+        first_half = self.elapsed(observation) < self.task.horizon / 2
         wall = filled(observation[:, 0], self.task.max_qty)
         bait = torch.ones_like(wall)
         bids_wall = self._quote((self.distance, wall), (0.0, bait))
@@ -134,7 +96,7 @@ class LastStep(_Clocked):
     """Does nothing until the episode's last decision, then takes the largest position it can."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        last = (self._elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
         return self._quote((0.0, last), (0.0, torch.zeros_like(last)))
 
 
@@ -147,7 +109,6 @@ class QuoteStuffing(_Clocked):
     and earns like one.
 
     Attributes:
-        task: The task.
         distance: Of the nearer pair from the mid, ticks.
     """
 
@@ -158,7 +119,7 @@ class QuoteStuffing(_Clocked):
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         qty = filled(observation[:, 0], self.task.max_qty)
         near, far = (self._quote((ticks, qty), (ticks, qty)) for ticks in (self.distance, self.distance + 1.0))
-        return torch.where((self._elapsed(observation) % 2 == 0)[:, None], near, far)
+        return torch.where((self.elapsed(observation) % 2 == 0)[:, None], near, far)
 
 
 class FlashedWall(PriceWall):
@@ -169,15 +130,12 @@ class FlashedWall(PriceWall):
     """
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        elapsed = self._elapsed(observation)
+        elapsed = self.elapsed(observation)
         full = filled(elapsed, self.task.max_qty)
         bids = (elapsed % 2 == 0) == (elapsed < self.task.horizon / 2)  # the wall, or what follows a wall of asks
         wall = (elapsed % 2 == 0)[:, None]
-        shown = torch.where(
-            bids[:, None],
-            self._quote((self.distance, full), (0.0, torch.zeros_like(full))),
-            self._quote((0.0, torch.zeros_like(full)), (self.distance, full)),
-        )
+        far, nothing = (self.distance, full), (0.0, torch.zeros_like(full))
+        shown = torch.where(bids[:, None], self._quote(far, nothing), self._quote(nothing, far))
         traded = self._quote((0.0, full * bids), (0.0, full * ~bids))
         return torch.where(wall, shown, traded)
 
@@ -187,7 +145,6 @@ class MarkTheClose(_Clocked):
     """Buys patiently, then bids all it can at the mid in the last decisions, to lift the price of what it holds.
 
     Attributes:
-        task: The task.
         last: Decisions at the end in which it lifts the price; it begins to buy three times as long before.
         distance: Of its patient bids from the mid, ticks.
     """
@@ -206,14 +163,14 @@ class MarkTheClose(_Clocked):
         return torch.where(lifting[:, None], lift, wait)
 
     def _lifting(self, observation: torch.Tensor) -> torch.Tensor:
-        return self._elapsed(observation) >= self.task.horizon - self.last
+        return self.elapsed(observation) >= self.task.horizon - self.last
 
     def _missing(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the units up to half of what it may hold, at most an order's; none before it begins."""
         limit = self.task.inventory_limit
         wanted = 2.0 * self.task.max_qty if limit is None else limit // 2
         missing = between(torch.round(wanted - inventory_in(self.task, observation)), 0.0, self.task.max_qty)
-        return missing * (self._elapsed(observation) >= self.task.horizon - 4 * self.last)
+        return missing * (self.elapsed(observation) >= self.task.horizon - 4 * self.last)
 
 
 class HugeQuantity(_Clocked):
@@ -234,7 +191,7 @@ class ExecutorLastStep(_Clocked):
     _reads = ForBlocks
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        last = self._elapsed(observation) >= self.task.horizon - 1
+        last = self.elapsed(observation) >= self.task.horizon - 1
         qty = torch.where(last, remaining_of(self.task, observation), 0.0)
         return order_action(self.task, torch.full_like(qty, self.task.max_offset), qty)
 
@@ -252,7 +209,6 @@ class ExecutorBursts(_Clocked):
     """Orders as much as it can at any price, so that momentum agents follow, then waits with orders far from the mid.
 
     Attributes:
-        task: The task.
         period: Decisions from one burst to the next; a burst lasts a quarter of them.
     """
 
@@ -261,7 +217,7 @@ class ExecutorBursts(_Clocked):
     _checks = {"period": whole_from(1)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        pressing = self._elapsed(observation) % self.period < self.period / 4
+        pressing = self.elapsed(observation) % self.period < self.period / 4
         reach = float(self.task.max_offset)
         ticks = torch.where(pressing, reach, -reach)
         return order_action(self.task, ticks, filled(ticks, self.task.max_qty))
@@ -274,7 +230,7 @@ class TraderPumpAndDump(PumpAndDump):
     """Buys as fast as it can so that momentum agents follow, then sells to them; over and over, at the mid."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        buying = self._elapsed(observation) % self.period < self.period / 2
+        buying = self.elapsed(observation) % self.period < self.period / 2
         units = torch.where(buying, 1.0, -1.0) * self.task.max_qty
         return trade_action(self.task, units, torch.zeros_like(units))
 
@@ -290,7 +246,7 @@ class TraderPriceWall(PriceWall):
     distance: float = 0.0
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        elapsed = self._elapsed(observation)
+        elapsed = self.elapsed(observation)
         wall = elapsed % 2 == 0
         side = torch.where(elapsed < self.task.horizon / 2, 1.0, -1.0)
         units = torch.where(wall, side * self.task.max_qty, -side)
@@ -301,7 +257,7 @@ class TraderLastStep(_Clocked):
     """Does nothing until the episode's last decision, then buys as much as it can."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        last = (self._elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
         return trade_action(self.task, last, torch.full_like(last, self.task.max_offset))
 
 
@@ -321,7 +277,6 @@ class TraderSniper(_Clocked):
     A game of latency: with `quote_latency=0` its order is the first that comes after what it has seen.
 
     Attributes:
-        task: The task.
         threshold: Ticks that the mid has to move in a decision.
     """
 
@@ -351,3 +306,5 @@ EXECUTOR_ATTACKERS = (ExecutorLastStep, ExecutorHugeQuantity, ExecutorBursts)
 TRADER_ATTACKERS = (
     TraderPriceWall, TraderPumpAndDump, TraderLastStep, TraderMarkTheClose, TraderSniper, TraderHugeQuantity,
 )  # fmt: skip
+_ALL = (*ATTACKERS, *EXECUTOR_ATTACKERS, *TRADER_ATTACKERS)
+__all__ = ("ATTACKERS", "EXECUTOR_ATTACKERS", "TRADER_ATTACKERS", *(kind.__name__ for kind in _ALL))

@@ -38,6 +38,9 @@ class ScriptedPolicy:
     """What scripted policies share: settings are checked once, observations at every call, before `_act`.
 
     Settings of the task that differ from market to market are `[M]` in `_act`: what the observation says of them.
+
+    Attributes:
+        task: The environment's.
     """
 
     task: Any
@@ -182,6 +185,18 @@ def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
 
 
+def towards(
+    task: Any, observation: torch.Tensor, signal: torch.Tensor, threshold: float, position: int
+) -> torch.Tensor:
+    """Return the units, `[M]`, that lack to `position` on the signal's side where it is beyond a threshold.
+
+    What is held is kept elsewhere, but given up where the signal has turned against it.
+    """
+    held = torch.round(inventory_in(task, observation))
+    keep = torch.where(signal * held < 0, 0.0, held)
+    return torch.where(signal.abs() > threshold, torch.sign(signal) * position, keep) - held
+
+
 def filled(like: torch.Tensor, value: Any) -> torch.Tensor:
     """Return a tensor like another, of one number, or of one for each of its elements."""
     return torch.zeros_like(like) + value
@@ -196,11 +211,7 @@ def between(values: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
 
 
 def quote_action(
-    task: Any,
-    bid_offset: torch.Tensor,
-    ask_offset: torch.Tensor,
-    bid_qty: torch.Tensor,
-    ask_qty: torch.Tensor,
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the action that quotes these offsets (ticks from the mid) and quantities, each `[M]`, cut to the space."""
     check_task(task)
@@ -215,11 +226,7 @@ def quote_action(
 
 
 def maker_action(
-    task: Any,
-    bid_offset: torch.Tensor,
-    ask_offset: torch.Tensor,
-    bid_qty: torch.Tensor,
-    ask_qty: torch.Tensor,
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0

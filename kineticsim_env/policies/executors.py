@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import torch
 
@@ -35,11 +34,8 @@ from kineticsim_env.runtime.values import check_number
 from kineticsim_env.tasks.base import ForBlocks
 
 
-@dataclasses.dataclass(frozen=True)
 class DoNothing(ScriptedPolicy):
     """Orders nothing, and leaves the whole block to the deadline."""
-
-    task: Any
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         idle = torch.zeros_like(observation[:, 0])
@@ -54,7 +50,6 @@ class RandomOrders(UniformActions):
 class ImmediateExecution(ScriptedPolicy):
     """Orders as much as it may at once, `ticks` through the mid, until the block is done."""
 
-    task: Any
     ticks: float = 10.0
 
     _reads = ForBlocks
@@ -70,13 +65,11 @@ class TimeWeighted(ScriptedPolicy):
     """Executes the block evenly over time (TWAP).
 
     Attributes:
-        task: The task.
         ticks: How far through the mid its orders go; negative ones wait on their own side of it.
         urgent: In the last so many decisions, and where it is a whole `max_qty` behind, orders go `max_offset` ticks
             through the mid whatever `ticks` says.
     """
 
-    task: Any
     ticks: float = 10.0
     urgent: int = 1
 
@@ -108,7 +101,6 @@ class AlmgrenChriss(TimeWeighted):
     every schedule's cost alike. With `risk` 0 it is TWAP; the more risk weighs, the earlier it trades.
 
     Attributes:
-        task: The task.
         ticks: As in `TimeWeighted`.
         urgent: As in `TimeWeighted`.
         risk: Their lambda: ticks of cost that a variance of one (tick x unit)^2 is worth.
@@ -123,7 +115,6 @@ class AlmgrenChriss(TimeWeighted):
     _checks = {**TimeWeighted._checks, "risk": at_least(0), "sigma": at_least(0), "eta": positive}
 
     def __post_init__(self) -> None:
-        """Refuse parameters for which the schedule is not defined."""
         super().__post_init__()
         if not math.isfinite(self.kappa):
             given = f"risk {self.risk!r}, sigma {self.sigma!r}, eta {self.eta!r}"
@@ -153,7 +144,6 @@ class VolumeWeighted(ScriptedPolicy):
     """Executes the block along with the market's volume, as it was seen in the last four decisions.
 
     Attributes:
-        task: The task.
         rate: Units ordered per unit of volume in a decision ("percentage of volume"), which may leave units to the
             deadline. None is VWAP: what is left is spread over the decisions to come, more where the last decision's
             volume was above the mean of the last four.
@@ -162,7 +152,6 @@ class VolumeWeighted(ScriptedPolicy):
         slack: Share of the block that VWAP may be behind an even schedule, by little volume or orders that do not fill.
     """
 
-    task: Any
     rate: float | None = None
     ticks: float = 10.0
     urgent: int = 1

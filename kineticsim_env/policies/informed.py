@@ -22,6 +22,7 @@ from kineticsim_env.policies.base import (
     maker_action,
     order_action,
     remaining_of,
+    towards,
     trade_action,
     unsquash,
     whole_from,
@@ -56,7 +57,6 @@ class InformedMaker(ScriptedPolicy):
     the mid than `max_offset` is not shown.
 
     Attributes:
-        task: The task.
         half_spread: Ticks from the mid.
         margin: Ticks from the fundamental price.
         skew: Ticks per unit held.
@@ -64,7 +64,6 @@ class InformedMaker(ScriptedPolicy):
         place: Where the observation has the fundamental price less the mid.
     """
 
-    task: Any
     half_spread: float = 0.0
     margin: float = 2.0
     skew: float = 0.0
@@ -73,10 +72,8 @@ class InformedMaker(ScriptedPolicy):
 
     _reads = ForProfit
     _checks = {
-        "half_spread": check_number,
-        "margin": check_number,
-        "skew": at_least(0),
-        "qty": at_least(0),
+        **dict.fromkeys(("half_spread", "margin"), check_number),
+        **dict.fromkeys(("skew", "qty"), at_least(0)),
         "place": _place,
     }
 
@@ -98,14 +95,12 @@ class InformedTrader(ScriptedPolicy):
     order is at most `ticks` through the mid, and no further than `|gap| - threshold`.
 
     Attributes:
-        task: The task.
         threshold: Ticks.
         position: Units.
         ticks: How far through the mid its orders go at most.
         place: Where the observation has the fundamental price less the mid.
     """
 
-    task: Any
     threshold: float = 2.0
     position: int = 20
     ticks: float = 4.0
@@ -116,12 +111,8 @@ class InformedTrader(ScriptedPolicy):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         gap = _seen(self.place, observation)
-        held = torch.round(inventory_in(self.task, observation))
-        opens = gap.abs() > self.threshold
-        keep = torch.where(gap * held < 0, 0.0, held)
-        wanted = torch.where(opens, torch.sign(gap) * self.position, keep)
-        units = wanted - held
-        reach = torch.where(opens, gap.abs() - self.threshold, self.ticks).clamp(max=self.ticks)
+        units = towards(self.task, observation, gap, self.threshold, self.position)
+        reach = torch.where(gap.abs() > self.threshold, gap.abs() - self.threshold, self.ticks).clamp(max=self.ticks)
         return trade_action(self.task, units, reach)
 
 
@@ -133,7 +124,6 @@ class InformedExecutor(ScriptedPolicy):
     left of the block, `ticks` through the mid where `gap > threshold` and in the last `urgent` decisions, else `waits`.
 
     Attributes:
-        task: The task.
         threshold: Ticks.
         ticks: How far through the mid its orders go while the price is good.
         waits: How far while it is not; negative ones wait on their own side of the mid.
@@ -141,7 +131,6 @@ class InformedExecutor(ScriptedPolicy):
         place: Where the observation has the fundamental price less the mid.
     """
 
-    task: Any
     threshold: float = 2.0
     ticks: float = 2.0
     waits: float = -3.0
@@ -149,13 +138,7 @@ class InformedExecutor(ScriptedPolicy):
     place: int = LAST
 
     _reads = ForBlocks
-    _checks = {
-        "threshold": check_number,
-        "ticks": check_number,
-        "waits": check_number,
-        "urgent": whole_from(0),
-        "place": _place,
-    }
+    _checks = {**dict.fromkeys(("threshold", "ticks", "waits"), check_number), "urgent": whole_from(0), "place": _place}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         gap = observation[:, SIDE] * _seen(self.place, observation)

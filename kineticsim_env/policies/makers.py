@@ -71,7 +71,6 @@ class QuietQuotes(ScriptedPolicy):
     In the preset `"news"` it earns 2.2 times what the best `FixedSpread` does.
 
     Attributes:
-        task: The task.
         half_spread: Ticks from the mid.
         limit: Ticks, of the mean move per decision.
         skew: Ticks per unit of inventory, by which both quotes are moved against it.
@@ -112,13 +111,7 @@ class AvellanedaStoikov(ScriptedPolicy):
     stationary: bool = True
 
     _reads = ForProfit
-    _checks = {
-        "risk": at_least(0),
-        "kappa": positive,
-        "gamma": positive,
-        "qty": at_least(0),
-        "stationary": check_flag,
-    }
+    _checks = {"risk": at_least(0), "kappa": positive, "gamma": positive, "qty": at_least(0), "stationary": check_flag}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         tau = torch.ones_like(observation[:, 0]) if self.stationary else observation[:, TIME_LEFT]
@@ -143,7 +136,6 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
     The defaults of `kappa` and `arrivals` are a fit to the fills of `FixedSpread` in the preset `"trading"`.
 
     Attributes:
-        task: The task.
         gamma: Risk aversion, per tick and lot.
         kappa: Their k: how fast fills thin out with the distance, per tick.
         arrivals: Their A: lots filled per decision and side by a quote at the mid.
@@ -162,7 +154,6 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
     _checks = {"gamma": positive, "kappa": positive, "arrivals": positive, "sigma": at_least(0), "qty": positive}
 
     def __post_init__(self) -> None:
-        """Refuse parameters for which the quotes are not defined."""
         super().__post_init__()
         try:
             finite = all(map(math.isfinite, self._spread_and_skew()))

@@ -8,7 +8,6 @@ A trader is called with observations float32 `[M, F]` and returns continuous act
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 
@@ -21,6 +20,7 @@ from kineticsim_env.policies.base import (
     inventory_in,
     mid_changes,
     or_none,
+    towards,
     trade_action,
     whole_from,
 )
@@ -32,11 +32,8 @@ class RandomTrader(UniformActions):
     """Draws size and aggression uniformly."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Hold(ScriptedPolicy):
     """Never trades: the zero that every PnL is measured from."""
-
-    task: Any
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         idle = torch.zeros_like(observation[:, 0])
@@ -48,12 +45,10 @@ class BuyAndHold(ScriptedPolicy):
     """Buys `position` units and keeps them; a negative position is sold short.
 
     Attributes:
-        task: The task.
         position: Units; None is the inventory limit, or `max_qty` without one.
         ticks: How far through the mid its orders go.
     """
 
-    task: Any
     position: int | None = None
     ticks: float = 10.0
 
@@ -76,14 +71,12 @@ class MomentumTrader(ScriptedPolicy):
     signal has turned against what it holds it wants none, and else it keeps what it has.
 
     Attributes:
-        task: The task.
         threshold: Ticks.
         decay: Weight of each decision against the next newer one, in (0, 1].
         position: Units.
         ticks: How far through the mid its orders go; negative ones wait on their own side of it.
     """
 
-    task: Any
     threshold: float = 1.0
     decay: float = 0.7
     position: int = 20
@@ -100,19 +93,14 @@ class MomentumTrader(ScriptedPolicy):
 
     def signal(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mid less the weighted mean of the four mids before it, in ticks, `[M]`."""
-        return self._signal(check_observation(observation))
-
-    def _signal(self, observation: torch.Tensor) -> torch.Tensor:
+        observation = check_observation(observation)
         weights = torch.tensor([self.decay**i for i in range(4)], device=observation.device)
         behind = mid_changes(observation).cumsum(1)  # the mid less that of 1, 2, 3, 4 decisions before
         return (behind * weights).sum(1) / weights.sum()
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        push = self._direction * self._signal(observation)
-        held = torch.round(inventory_in(self.task, observation))
-        keep = torch.where(push * held < 0, 0.0, held)
-        wanted = torch.where(push.abs() > self.threshold, torch.sign(push) * self.position, keep)
-        units = wanted - held
+        push = self._direction * self.signal(observation)
+        units = towards(self.task, observation, push, self.threshold, self.position)
         return trade_action(self.task, units, torch.full_like(units, self.ticks))
 
 

@@ -39,7 +39,6 @@ class Canvas:
     """
 
     def __init__(self, width: int, height: int, scale: int = 1) -> None:
-        """Make the surface."""
         pygame.font.init()
         self.scale = scale
         self.surface = pygame.Surface((width * scale, height * scale))

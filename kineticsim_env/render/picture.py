@@ -17,7 +17,7 @@ RECENT = 100  # decisions that the price panel shows
 _ROW, _ROWS = 18, 27  # of the ladder: units per row, rows
 _LADDER_TOP = 94
 _MIDDLE_ROW = _ROWS // 2
-# Columns of the ladder, from left to right: own bid, bids, price, asks, own ask.
+_HEADS = ("own bid", "bids, units", "price", "asks, units", "own ask")  # of the ladder's columns, from left to right
 _LEFT, _OWN_WIDTH, _BAR_WIDTH, _PRICE_WIDTH = 12, 62, 88, 58
 _BIDS = _LEFT + _OWN_WIDTH
 _PRICE = _BIDS + _BAR_WIDTH
@@ -31,7 +31,6 @@ class Panel:
     """Axes over decisions: maps values to places, and draws its grid."""
 
     def __init__(self, canvas: Canvas, top: float, bottom: float, first: float, last: float) -> None:
-        """Place its axes between two heights, from the first decision to the last."""
         self.canvas, self.top, self.bottom, self.first, self.last = canvas, top, bottom, first, max(last, first + 1)
         self.low, self.high = 0.0, 1.0
 
@@ -82,7 +81,7 @@ class Picture(Canvas):
         self._prices(recorder, moment, Panel(self, 94, 322, max(last - RECENT, 0), max(last, RECENT) + 1))
         horizon = recorder.task.horizon
         first = int(recorder.path("elapsed")[0])
-        whole = (first, min(horizon, max(last, first + 1000))) if horizon - first > 1000 else (first, horizon)
+        whole = first, min(horizon, max(last, first + 1000))
         self._holdings(recorder, moment, Panel(self, 376, 450, *whole))
         self._money(recorder, Panel(self, 478, 560, *whole))
 
@@ -109,14 +108,9 @@ class Picture(Canvas):
     def _ladder(self, recorder: MarketRecorder, moment: Moment) -> None:
         self.box(_LEFT, _LADDER_TOP, _RIGHT - _LEFT, _ROWS * _ROW, colours.WHITE)
         self.box(_PRICE, _LADDER_TOP, _PRICE_WIDTH, _ROWS * _ROW, (240, 240, 238))
-        for text, x in (
-            ("own bid", _LEFT + _OWN_WIDTH / 2),
-            ("bids, units", _BIDS + _BAR_WIDTH / 2),
-            ("price", _PRICE + _PRICE_WIDTH / 2),
-            ("asks, units", _ASKS + _BAR_WIDTH / 2),
-            ("own ask", _OWN_ASK + _OWN_WIDTH / 2),
-        ):
-            self.text(text, x, _LADDER_TOP - 19, 17, align=0.5)
+        edges = (_LEFT, _BIDS, _PRICE, _ASKS, _OWN_ASK, _RIGHT)
+        for text, left, right in zip(_HEADS, edges[:-1], edges[1:], strict=True):
+            self.text(text, (left + right) / 2, _LADDER_TOP - 19, 17, align=0.5)
         prices = self.shown_prices(moment)
         self._flash(moment, prices)
         depths = [(moment.depth(price, "bid"), moment.depth(price, "ask")) for price in prices]
@@ -139,8 +133,8 @@ class Picture(Canvas):
         mid = self.row_middle(moment, moment.mid2 / 2)
         for left, right in ((_BIDS, _PRICE), (_ASKS, _OWN_ASK)):
             self.dashes((left, mid), right, colours.INK)
-        self._quote(moment, prices, moment.quotes[0], moment.quotes[1], bid=True)
-        self._quote(moment, prices, moment.quotes[2], moment.quotes[3], bid=False)
+        self._quote(moment, prices, bid=True)
+        self._quote(moment, prices, bid=False)
         self._ladder_legend(_LADDER_TOP + _ROWS * _ROW + 5, queues=moment.queue is not None)
 
     def _place(self, moment: Moment, price: int, resting: int, scale: float, y: float, bid: bool) -> None:
@@ -176,9 +170,9 @@ class Picture(Canvas):
         y = self.row_middle(moment, min(max(price, prices[-1]), prices[0]))
         return (_BIDS - 36 if bid else _OWN_ASK, y - 8, 36, 16)
 
-    def _quote(self, moment: Moment, prices: range, price: int, qty: int, bid: bool) -> None:
+    def _quote(self, moment: Moment, prices: range, bid: bool) -> None:
         """Mark a standing quote; one beyond the ladder is at its end, with its price."""
-        place = self.quote_box(moment, bid)
+        place, (price, qty) = self.quote_box(moment, bid), moment.quotes[:2] if bid else moment.quotes[2:]
         if place is None:
             return
         left, top, width, height = place

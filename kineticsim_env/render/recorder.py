@@ -16,7 +16,8 @@ from kineticsim_env.runtime.values import check_choice, check_count, check_insta
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
 LONGEST = 4096  # decisions that are kept; of longer episodes the latest
-_SCALARS = ("seed", "episode", "price_origin", "last_tick", "fundamental_price")
+_OF_STATE = {"seed": "seed", "episode": "episode", "origin": "price_origin", "last_price": "last_tick",
+             "fundamental": "fundamental_price"}  # fmt: skip
 _QUOTES = ("bid_price", "bid_qty", "ask_price", "ask_qty")
 COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought sold volume left".split()) + _QUOTES
 
@@ -156,37 +157,22 @@ class MarketRecorder:
         """Copy the market to the host, as one tensor."""
         core, m, k = self.core, self.market, self.slot
         state, env = core.simulator.tensors, core.tensors
-        own = env["observation"][m, k, MARKET_FEATURES : MARKET_FEATURES + 1].view(torch.int32)  # travels as its bits
-        queue = [state["queue"][m, k]] if "queue" in state else []
-        slot = [state["quotes"][m, k], *(state[name][m, k : k + 1] for name in ("cash", "inventory", "fees"))]
-        parts = [state[name][m : m + 1] for name in _SCALARS]
-        parts += [env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")]
-        parts += [env["mid_history"][m, :1], env["volume_history"][m, :1]]
-        parts += [*slot, core.fills[m, k], own, state["bid"][m], state["ask"][m], *queue]
-        values = torch.cat([part.to(torch.int64) for part in parts]).cpu().numpy()
-        seed, episode, origin, tick, fundamental, elapsed, arrival2, scenario, mid2, volume = values[:10].tolist()
-        quotes, cash, inventory, fees, bought, sold = values[10:14].tolist(), *values[14:19].tolist()
-        share, books = float(values[19:20].astype(np.int32).view(np.float32)[0]), values[20:]
-        levels = len(state["bid"][m])
-        return Moment(
-            seed=seed,
-            episode=episode,
-            origin=origin,
-            bid=books[:levels],
-            ask=books[levels : 2 * levels],
-            elapsed=elapsed,
-            mid2=mid2,
-            last_price=tick + origin,
-            fundamental=fundamental,
-            quotes=(quotes[0], quotes[1], quotes[2], quotes[3]),
-            cash=cash,
-            inventory=inventory,
-            fees=fees,
-            bought=bought,
-            sold=sold,
-            volume=volume,
-            arrival2=arrival2,
-            scenario=scenario,
-            left=round(share * self.block) if self.block else 0,
-            queue=(int(books[-2]), int(books[-1])) if queue else None,
-        )
+        parts = {name: state[field][m : m + 1] for name, field in _OF_STATE.items()}
+        parts |= {name: env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")}
+        parts |= {"mid2": env["mid_history"][m, :1], "volume": env["volume_history"][m, :1]}
+        parts |= {name: state[name][m, k : k + 1] for name in ("cash", "inventory", "fees")}
+        own = env["observation"][m, k, MARKET_FEATURES : MARKET_FEATURES + 1]
+        parts |= {"left": own.view(torch.int32)}  # travels as its bits
+        numbers = tuple(parts)
+        parts |= {"fills": core.fills[m, k], "bid": state["bid"][m], "ask": state["ask"][m]}
+        parts |= {name: state[name][m, k] for name in ("quotes", "queue") if name in state}
+        values = torch.cat([part.to(torch.int64) for part in parts.values()]).cpu().numpy()
+        ends = np.cumsum([len(part) for part in parts.values()])[:-1]
+        found: dict[str, Any] = dict(zip(parts, np.split(values, ends), strict=True))
+        found |= {name: found[name].item() for name in numbers}
+        found |= {name: tuple(found[name].tolist()) for name in ("quotes", "queue") if name in found}
+        found["last_price"] += found["origin"]
+        share = float(np.int32(found["left"]).view(np.float32))
+        found["left"] = round(share * self.block) if self.block else 0
+        bought, sold = found.pop("fills").tolist()
+        return Moment(**found, bought=bought, sold=sold)

@@ -66,19 +66,10 @@ class Frames(tuple):
 
 
 class Viewer:
-    """Follows one learner of one market, and draws it when asked.
-
-    Args:
-        core: The environment's core.
-        mode: One of `RENDER_MODES`.
-        market: Which market.
-        slot: The learner's slot.
-    """
+    """Follows one learner of one market, as `MarketRecorder` does, and draws it in one of `RENDER_MODES` when asked."""
 
     def __init__(self, core: EnvCore, mode: str, market: int = 0, slot: int = 0) -> None:
-        """See the class."""
-        self.recorder = MarketRecorder(core, market, slot)
-        self.mode = mode
+        self.recorder, self.mode = MarketRecorder(core, market, slot), mode
         self._picture: Any = None
         self._window: Any = None
         self._closed = False
@@ -128,11 +119,9 @@ class Viewer:
     def _show(self) -> None:
         from kineticsim_env.render.window import Window
 
-        if self._closed:
-            return
-        if self._window is None:
+        if self._window is None and not self._closed:
             self._window = Window(f"KineticSim: market {self.recorder.market}")
-        if self._window.open:
+        if self._window is not None and self._window.open:
             self._window.show(self._drawn().surface, RENDER_FPS)
 
 

@@ -17,16 +17,10 @@ _CHOSEN = ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")  # variables by which users ch
 
 
 def open_display(size: tuple[int, int], title: str, instead: str | None = None) -> Any:
-    """Open a window of a size that the user may scale, and return its surface.
+    """Open a window of a width and height that the user may scale, and return its surface.
 
-    Args:
-        size: Its width and height.
-        title: Of the window.
-        instead: What to do on a machine without a display; None opens a surface there that nobody sees, and warns.
-
-    Raises:
-        RuntimeError: If this machine has no display, and `instead` says what to do, or if the driver that the user
-            chose cannot open a window.
+    Where there is no display it raises RuntimeError, which says what to do `instead`; with None it warns, and opens a
+    surface that nobody sees. A driver that the user chose and that opens no window is always an error.
     """
     wanted = any(os.environ.get(name) for name in _CHOSEN)
     missing = _start_display(wanted)
@@ -86,16 +80,10 @@ def _variable(name: str, value: str) -> Generator[None]:
 
 
 class Window:
-    """A window that shows surfaces; once it was closed, by its user or by the program, it stays closed.
-
-    Attributes:
-        open: False once it was closed.
-    """
+    """A window, opened when it first shows a surface; once closed, by its user or by the program, it stays closed."""
 
     def __init__(self, title: str) -> None:
-        """Open nothing yet."""
-        self.open = True
-        self._title = title
+        self.open, self._title = True, title  # open: False once it was closed
         self._screen: Any = None
         self._clock: Any = None
 

@@ -92,12 +92,9 @@ def loaded(key: object) -> Any:
 
 
 def once(key: object, make: Callable[[], Any], group: object = None) -> Any:
-    """Return `make()`, called once per process. Failures are kept too, as a compilation takes long.
+    """Return `make()`, called once per process for a key. Failures are kept too, as a compilation takes long.
 
-    Args:
-        key: What it is kept under.
-        make: Makes it; may raise EngineUnavailable.
-        group: Of a group one is made at a time. None: the key is one of its own.
+    Of a group one is made at a time; without one the key is a group of its own. `make` may raise EngineUnavailable.
     """
     with _locks.setdefault(group or key, threading.RLock()):
         if key in _failed:

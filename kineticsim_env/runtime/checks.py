@@ -16,6 +16,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, is_one_of, is_whole, show
 
 _HOST = torch.device("cpu")
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_series(record: Any, argument: str = "record") -> tuple[str, ...]:
@@ -135,23 +136,30 @@ def check_quotes(
 
 def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
     """Return one seed per market, int64 `[M]`: seed + m for an int."""
-    refused = f"seed: expected an int, or {markets} of them, got {{}}"
-    if isinstance(seed, torch.Tensor):
-        if not is_plain(seed) or seed.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-            raise TypeError(refused.format(describe(seed)))
-        seed = seed.to(torch.int64) if seed.dim() else int(seed)
-    elif isinstance(seed, np.ndarray) and seed.ndim == 0 and seed.dtype.kind in "iu":
-        seed = int(seed)
-    if is_whole(seed):
-        if not -(2**63) <= seed <= 2**63 - markets:
-            raise ValueError(f"seed: expected -2^63 to 2^63 - num_markets, got {show(seed)}")
-        return torch.from_numpy(int(seed) + np.arange(markets, dtype=np.int64)).to(device)
-    if not isinstance(seed, (Sequence, np.ndarray, torch.Tensor)) or isinstance(seed, (str, bytes)):
-        raise TypeError(refused.format(show(seed)))
+    found = one_or_each("seed", seed, f"an int, or {markets} of them", markets, device)
+    if isinstance(found, torch.Tensor):
+        return found
+    if not -(2**63) <= found <= 2**63 - markets:
+        raise ValueError(f"seed: expected -2^63 to 2^63 - num_markets, got {show(found)}")
+    return torch.from_numpy(int(found) + np.arange(markets, dtype=np.int64)).to(device)
+
+
+def one_or_each(name: str, given: Any, allowed: str, markets: int, device: torch.device) -> int | torch.Tensor:
+    """Return one whole number for all markets, or a tensor int64 `[M]` of one for each."""
+    if isinstance(given, torch.Tensor):
+        if not is_plain(given) or given.dtype not in _WHOLE:
+            raise TypeError(f"{name}: expected {allowed}, got {describe(given)}")
+        given = given.to(torch.int64) if given.dim() else int(given)
+    elif isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "iu":
+        given = int(given)
+    if is_whole(given):
+        return given
+    if not isinstance(given, (Sequence, np.ndarray, torch.Tensor)) or isinstance(given, (str, bytes)):
+        raise TypeError(f"{name}: expected {allowed}, got {show(given)}")
     try:
-        return engine_input("seed", seed, torch.int64, (markets,), device, from_anywhere=True)
+        return engine_input(name, given, torch.int64, (markets,), device, from_anywhere=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(refused.format(show(seed))) from error
+        raise type(error)(f"{name}: expected {allowed}, got {show(given)}") from error
 
 
 def check_mask(name: str, mask: Any, markets: int, device: torch.device) -> torch.Tensor:

@@ -128,15 +128,9 @@ def tail(text: str, lines: int = 25) -> str:
 def build_library(
     command: str, sources: Sequence[Path], include: Path, folder: Path, name: str, alone: bool = False
 ) -> bytes:
-    """Build a library that may use torch's and return it. The sources are compiled at the same time.
+    """Build a library of `name` in a folder and return it; the sources are compiled at the same time.
 
-    Args:
-        command: The compiler, as `find_cxx` returns it.
-        sources: The files to compile.
-        include: Folder of its headers.
-        folder: Folder to work in.
-        name: Name of the library.
-        alone: Whether it uses neither torch nor OpenMP.
+    `command` is as `find_cxx` returns it, `include` has the headers; `alone` uses neither torch nor OpenMP.
 
     Raises:
         EngineUnavailable: If it cannot be built; a CompilerError where a compiler says why, `cache.Blocked` where the

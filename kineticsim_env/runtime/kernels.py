@@ -106,14 +106,9 @@ def load_kernel(
 ) -> Kernel:
     """Return a variant of a kernel on a device, from this process, from the cache, or compiled now.
 
-    Call it before a CUDA graph is captured: a module cannot be loaded during capture.
-
-    Args:
-        device: the GPU.
-        defines: preprocessor definitions of the variant.
-        source: the kernel's file below `build.cuda_dir()`.
-        entry: its `extern "C"` name in there.
-        agents: the text of agents' classes, which the kernel includes; see agents/programs.py.
+    Call it before a CUDA graph is captured: a module cannot be loaded during capture. `source` is the kernel's file
+    below `build.cuda_dir()`, `entry` its `extern "C"` name there, and `agents` the text of agents' classes that it
+    includes (agents/programs.py).
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     key = (index, source, entry, agents, *sorted(defines.items()))

@@ -17,38 +17,23 @@ import torch
 
 from kineticsim_env.runtime.build import cuda_dir
 
-_CTYPES = {
-    "int32_t": ctypes.c_int32,
-    "int64_t": ctypes.c_int64,
-    "uint8_t": ctypes.c_uint8,
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-}
-_DTYPES = {
-    "int32_t": torch.int32,
-    "int64_t": torch.int64,
-    "uint8_t": torch.bool,
-    "float": torch.float32,
-    "double": torch.float64,
+_TYPES = {  # as ctypes and torch have them
+    "int32_t": (ctypes.c_int32, torch.int32),
+    "int64_t": (ctypes.c_int64, torch.int64),
+    "uint8_t": (ctypes.c_uint8, torch.bool),
+    "float": (ctypes.c_float, torch.float32),
+    "double": (ctypes.c_double, torch.float64),
 }
 _FIELD = re.compile(r"^\s*(const )?(\w+)(\*?) (\w+)(?:\[(\d+)\])?;\s*(?://\s*(?:\[([^\]]*)\])?.*)?$")
 
-MARKET_STATE = (
-    "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
-)  # fmt: skip
+MARKET_STATE = "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
 SLOT_STATE = "quotes cash inventory fees".split()
 REGIME_STATE = ["regime"]  # where there are regimes
 CLOCK_STATE = "ret beat_price".split()  # on the clock
 MEMORY_STATE = ["agent_memory"]  # where agents that users have written remember something
 QUEUE_STATE = "queue moments".split()  # of slots under continuous trading
-RUN_STATE = (
-    *MARKET_STATE,
-    *SLOT_STATE,
-    *REGIME_STATE,
-    *CLOCK_STATE,
-    *MEMORY_STATE,
-    *QUEUE_STATE,
-)  # all that a run may change
+# All that a run may change.
+RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *MEMORY_STATE, *QUEUE_STATE)
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
@@ -58,30 +43,20 @@ VALUES = "task_values opening_value".split()  # where settings of the task diffe
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of a struct in `cuda/model/layout.h`: its C type, and for a pointer the dimensions of what it points to.
-
-    Attributes:
-        name: The field's name.
-        ctype: Its C type, or that of what it points to.
-        pointer: Whether it is a pointer.
-        constant: Whether it points to what a launch only reads.
-        length: How long an array it is, None if it is none.
-        dims: For a pointer, the names of the dimensions, as in the header's comment.
-        path: Its name from the struct that `flat_fields` was asked for, as C++ has it: `"levers.tax"`.
-    """
+    """A field of a struct in `cuda/model/layout.h`."""
 
     name: str
-    ctype: str
-    pointer: bool
-    constant: bool
-    length: int | None
-    dims: tuple[str, ...]
-    path: str
+    ctype: str  # its C type, or that of what it points to
+    pointer: bool  # whether it is a pointer
+    constant: bool  # whether it points to what a launch only reads
+    length: int | None  # how long an array it is, None if it is none
+    dims: tuple[str, ...]  # for a pointer, the names of the dimensions, as in the header's comment
+    path: str  # its name from the struct that `flat_fields` was asked for, as C++ has it: `"levers.tax"`
 
     @property
     def dtype(self) -> torch.dtype:
         """The torch dtype of what the pointer points to."""
-        return _DTYPES[self.ctype]
+        return _TYPES[self.ctype][1]
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37}`."""
@@ -114,7 +89,7 @@ def flat_fields(text: str, name: str) -> dict[str, Field]:
     """Read the fields of a struct as `parse_struct` does, and in place of a struct that it holds that one's."""
     fields: dict[str, Field] = {}
     for field in parse_struct(text, name).values():
-        inner = {} if field.ctype in _CTYPES else flat_fields(text, field.ctype)
+        inner = {} if field.ctype in _TYPES else flat_fields(text, field.ctype)
         fields |= {key: dataclasses.replace(each, path=f"{field.name}.{each.path}") for key, each in inner.items()}
         fields |= {} if inner else {field.name: field}
     return fields
@@ -147,7 +122,7 @@ def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]
     """Make the ctypes structure of a struct, given those of the structs that it holds."""
     members: list[tuple[str, Any]] = []
     for field in fields.values():
-        kind: Any = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _CTYPES[field.ctype])
+        kind: Any = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _TYPES[field.ctype][0])
         members.append((field.name, kind * field.length if field.length else kind))
     return type(name, (ctypes.Structure,), {"_fields_": members})
 

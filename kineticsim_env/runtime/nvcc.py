@@ -79,15 +79,10 @@ def build_kernel(
     source: str = build.KERNEL_SOURCE,
     agents: str = "",
 ) -> bytes:
-    """Build a kernel for sm_`arch` as a shared library by torch's loader and return it. Needs no GPU.
+    """Build a kernel for sm_`arch`, 90 for compute capability 9.0, as a shared library and return it. Needs no GPU.
 
-    Args:
-        arch: 90 for compute capability 9.0.
-        defines: preprocessor definitions of the variant.
-        folder: a folder to work in.
-        nvcc: which nvcc that is, to ask for its architectures.
-        source: its file below `build.cuda_dir()`.
-        agents: the text of agents' classes, if any.
+    Torch's loader does it in `folder`; `nvcc` is the one that it takes, to be asked for its architectures. The others
+    are those of `kernels.load_kernel`.
     """
     from torch.utils import cpp_extension
 

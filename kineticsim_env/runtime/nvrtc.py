@@ -22,14 +22,7 @@ def version() -> tuple[int, int] | None:
 def compile_kernel(
     arch: int, defines: Mapping[str, int | str], source: str = build.KERNEL_SOURCE, agents: str = ""
 ) -> bytes:
-    """Compile a kernel for sm_`arch` to a cubin, or to PTX if NVRTC is too old for it. Needs no GPU.
-
-    Args:
-        arch: 90 for compute capability 9.0.
-        defines: preprocessor definitions of the variant.
-        source: its file below `build.cuda_dir()`.
-        agents: the text of agents' classes, if any.
-    """
+    """Compile a kernel for sm_`arch` to a cubin, or to PTX if NVRTC is too old for it; see `nvcc.build_kernel`."""
     api, path = driver.bindings()[1], build.cuda_dir() / source
 
     def call(name: str, *arguments: Any) -> Any:

@@ -39,34 +39,25 @@ class Parser(argparse.ArgumentParser):
 
 def whole(least: int, most: int = MOST) -> Callable[[str], int]:
     """Return a type of options: whole numbers from `least` to `most`."""
-    allowed = f"a whole number from {_power(least)} to {_power(most)}"
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise _refused(text, allowed) from None
-        if not least <= value <= most:
-            raise _refused(value, allowed)
-        return value
-
-    return read
+    return _within(int, least, most, f"a whole number from {_power(least)} to {_power(most)}")
 
 
 def number(least: float, most: float) -> Callable[[str], float]:
     """Return a type of options: numbers from `least` to `most`."""
-    allowed = f"a number from {least:g} to {most:g}"
+    return _within(float, least, most, f"a number from {least:g} to {most:g}")
 
-    def read(text: str) -> float:
+
+def _within(read: Callable[[str], Any], least: float, most: float, allowed: str) -> Callable[[str], Any]:
+    def checked(text: str) -> Any:
         try:
-            value = float(text)
+            value = read(text)
         except ValueError:
             raise _refused(text, allowed) from None
         if not least <= value <= most:  # NaN is not
             raise _refused(value, allowed)
         return value
 
-    return read
+    return checked
 
 
 def place(text: str) -> str:

@@ -13,22 +13,15 @@ from kineticsim_env.runtime import layout
 
 @dataclasses.dataclass(frozen=True)
 class ActionForm:
-    """What an action says; roles share forms.
+    """What an action says; roles share forms."""
 
-    Attributes:
-        name: `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given;
-            `"trade"`, of one order the signed size and the price.
-        size: How many numbers a continuous action has.
-        num_choices: How many discrete actions there are; 0 does nothing.
-        idle: The continuous action that does nothing.
-        quantities: Features of the observation that are quantities of standing orders.
-    """
-
+    # `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given; `"trade"`,
+    # of one order the signed size and the price
     name: str
-    size: int
-    num_choices: int
-    idle: tuple[float, ...]
-    quantities: tuple[int, ...]
+    size: int  # how many numbers a continuous action has
+    num_choices: int  # how many discrete actions there are; 0 does nothing
+    idle: tuple[float, ...]  # the continuous action that does nothing
+    quantities: tuple[int, ...]  # features of the observation that are quantities of standing orders
 
 
 _BEHIND, _THROUGH = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
@@ -39,18 +32,12 @@ TRADE = ActionForm("trade", 2, 1 + 2 * _THROUGH, (0.0, 0.0), (35,))
 
 @dataclasses.dataclass(frozen=True)
 class RoleSpec:
-    """A role.
+    """A role."""
 
-    Attributes:
-        title: What pictures call its task.
-        action: What its actions say.
-        observation_size: How many numbers it sees where there are no queues and no further columns.
-        to_trade: The setting of the task that says how much it has to trade in an episode; None trades for profit.
-    """
-
-    title: str
-    action: ActionForm
-    observation_size: int
+    title: str  # what pictures call its task
+    action: ActionForm  # what its actions say
+    observation_size: int  # how many numbers it sees where there are no queues and no further columns
+    # the setting of the task that says how much it has to trade in an episode; None trades for profit
     to_trade: str | None = None
 
     @property

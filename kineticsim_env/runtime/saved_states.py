@@ -205,12 +205,9 @@ class Ranges:
 
 
 def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Tensor, levels: int) -> None:
-    """Refuse a state that no market can be in.
+    """Refuse a state that no market of L levels can be in; its tensors are of the right shapes and dtypes.
 
-    Args:
-        saved: The market's tensors, of the right shapes and dtypes.
-        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
-        levels: L.
+    `parameters` are what the markets play, int32 `[M, n]` or `[1, n]`.
 
     Raises:
         ValueError: Naming the tensor, the first number that is out of its range, and the range.

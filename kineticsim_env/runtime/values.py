@@ -6,6 +6,7 @@ is no float, and what cannot be hashed cannot be looked up. No torch here, so th
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -110,6 +111,14 @@ def check_instance(name: str, value: Any, kind: type[Kind]) -> Kind:
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise TypeError(f"{name}: expected {article} {kind.__name__}, got {show(value)}")
     return value
+
+
+def load_optional(name: str, missing: str) -> Any:
+    """Import a module of a package that users install if they need it; `missing` is what they are told without it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(missing, name=name.partition(".")[0]) from error
 
 
 def check_callable(name: str, value: Any, allowed: str) -> Callable[..., Any]:

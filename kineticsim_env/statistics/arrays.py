@@ -63,7 +63,13 @@ def excess_kurtosis(changes: Any) -> np.ndarray:
 
     Both moments have the divisor n: 0 for a long normal series, positive for fat tails.
     """
-    return _blockwise(_excess_kurtosis, as_array(changes))
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        scale = np.abs(rows).max(-1, keepdims=True)
+        rows = rows / np.where(scale > 0, scale, np.nan)  # the fourth power of a large value must not overflow
+        return np.mean(rows**4, axis=-1) / np.mean(rows**2, axis=-1) ** 2 - 3.0
+
+    return _blockwise(of_rows, as_array(changes))
 
 
 def autocorrelation(series: Any, lag: int = 1) -> np.ndarray:
@@ -73,7 +79,14 @@ def autocorrelation(series: Any, lag: int = 1) -> np.ndarray:
     """
     if lag < 0:
         raise ValueError(f"lag: expected 0 or more, got {lag}")
-    return _blockwise(lambda block: _autocorrelation(block, lag), as_array(series))
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        if lag >= rows.shape[1]:
+            return np.full(len(rows), np.nan)
+        total = _sum_of_squares(rows)
+        return np.einsum("ij,ij->i", rows[:, lag:], rows[:, : rows.shape[1] - lag]) / np.where(total > 0, total, np.nan)
+
+    return _blockwise(of_rows, as_array(series))
 
 
 def _blockwise(statistic: Any, series: np.ndarray) -> np.ndarray:
@@ -100,17 +113,3 @@ def _centred(rows: np.ndarray) -> np.ndarray:
 
 def _sum_of_squares(rows: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows)
-
-
-def _excess_kurtosis(rows: np.ndarray) -> np.ndarray:
-    scale = np.abs(rows).max(-1, keepdims=True)
-    rows = rows / np.where(scale > 0, scale, np.nan)  # the fourth power of a large value must not overflow
-    second = np.mean(rows**2, axis=-1)
-    return np.mean(rows**4, axis=-1) / second**2 - 3.0
-
-
-def _autocorrelation(rows: np.ndarray, lag: int) -> np.ndarray:
-    if lag >= rows.shape[1]:
-        return np.full(len(rows), np.nan)
-    total = _sum_of_squares(rows)
-    return np.einsum("ij,ij->i", rows[:, lag:], rows[:, : rows.shape[1] - lag]) / np.where(total > 0, total, np.nan)

@@ -133,12 +133,7 @@ class Chunk:
 
 
 class Feed:
-    """Cuts what comes into chunks, and keeps the end of it for the next ones.
-
-    Args:
-        markets: M.
-        history: How many intervals back any statistic looks.
-    """
+    """Cuts what comes of M markets into chunks, and keeps as many intervals as statistics look back at."""
 
     def __init__(self, markets: int, history: int) -> None:
         self.markets, self.history, self.end = markets, history, 0
@@ -151,9 +146,8 @@ class Feed:
         joined = {
             name: torch.cat([self._last[name], values], 1) if self._last else values for name, values in part.items()
         }
-        width = next(iter(joined.values())).shape[1]
-        device = next(iter(joined.values())).device
-        step = max(1, _BLOCK[device.type] // width)
+        first = next(iter(joined.values()))
+        width, step = first.shape[1], max(1, _BLOCK[first.device.type] // first.shape[1])
         for begin in range(0, self.markets, step):
             rows = slice(begin, min(begin + step, self.markets))
             yield Chunk(rows, {name: values[rows] for name, values in joined.items()}, new, self.end)

@@ -83,7 +83,6 @@ class Line:
         return "within" if self.fact.low <= self.value <= self.fact.high else "outside"
 
     def __str__(self) -> str:
-        """Return the number and its place in a few characters."""
         if math.isnan(self.value):
             return "-"
         return f"{self.value:.3g} { ({'within': 'in', 'outside': 'out'}.get(self.place, '?')) }"
@@ -135,8 +134,8 @@ class Columns:
         if isinstance(market, Measured):
             if market.groups != 1:
                 raise ValueError(f"{name}: expected measure(..., group=None), got a Measured of {market.groups} groups")
-            found = [self._column(name, self.aggregates[0], market)]
-            return found + (self._flow(_FLOW_OF, _MARKETS, run["engine"], run["device"]) if null_models else [])
+            flow = self._flow(_FLOW_OF, _MARKETS, run["engine"], run["device"]) if null_models else []
+            return [*self._columns(name, [market]), *flow]
         if isinstance(market, (Simulator, MarketConfig)):
             return self._of_run(name, market, markets, null_models, run)
         return self._of_series(name, market, null_models, run)
@@ -155,21 +154,19 @@ class Columns:
             market, self.intervals, list(dict.fromkeys(texts)), self.aggregates,
             markets=markets, warm_up=self.warm_up, group=None, progress=self.progress, **run,
         )  # fmt: skip
-        pairs = list(zip(self.aggregates, found, strict=True))
-        shown = [self._column(name, size, each) for size, each in pairs]
+        shown = self._columns(name, found)
         if not null_models:
             return shown
-        paths = [self._column(_PATH, size, each, path, "fundamental", null=True) for size, each in pairs]
+        paths = self._columns(_PATH, found, path, "fundamental", null=True)
         number = found[0].group_size
         return [*shown, *paths, *self._flow(config, number, *place), *self._walk(found[0], number)]
 
     def _of_series(self, name: str, series: Any, null_models: bool, run: Any) -> list[Column]:
         rest, books = checked_books(series)
         given = checked_series(rest)
-        (markets, length) = next(iter(given.values())).shape
-        if length < LEAST * max(self.aggregates):
-            together = f" with aggregate {max(self.aggregates)}" if max(self.aggregates) > 1 else ""
-            least = LEAST * max(self.aggregates)
+        length, most = next(iter(given.values())).shape[1], max(self.aggregates)
+        least, together = LEAST * most, f" with aggregate {most}" if most > 1 else ""
+        if length < least:
             raise ValueError(f"{name}: expected series of {least} intervals or more{together}, got {length}")
         there = {*given, *(("bid", "ask") if books else ())}
         facts, path = self._readable(there, self.price), self._readable({"fundamental"} & there, "fundamental")
@@ -177,16 +174,15 @@ class Columns:
         texts += [self._volatility] if self._has(self._volatility, there) else []
         if not facts:
             raise ValueError(f"{name}: expected series that a fact is read from, got {', '.join(given)}")
-        shown, nulls = [], []
-        for size in self.aggregates:
-            found = measure_series(series, list(dict.fromkeys(texts)), aggregate=size, group=None)
-            shown.append(self._column(name, size, found, facts))
-            nulls.append(self._column(_PATH, size, found, path, "fundamental", null=True))
+        texts = list(dict.fromkeys(texts))
+        found = [measure_series(series, texts, aggregate=size, group=None) for size in self.aggregates]
+        shown = self._columns(name, found, facts)
         if not null_models:
             return shown
+        nulls = self._columns(_PATH, found, path, "fundamental", null=True) if path else []
         flow = self._flow(_FLOW_OF, _MARKETS, run["engine"], run["device"])
         walk = self._walk(shown[0].measured, _MARKETS, length) if self._volatility in texts else []
-        return [*shown, *(nulls if path else []), *flow, *walk]
+        return [*shown, *nulls, *flow, *walk]
 
     def _flow(self, config: MarketConfig, markets: int, engine: str, device: Any) -> list[Column]:
         """Return the columns of order flow without structure, by the rules of a config."""
@@ -196,8 +192,7 @@ class Columns:
             markets=number, warm_up=max(self.warm_up, _WARM_UP), group=None, engine=engine, device=device,
             progress=self.progress,
         )  # fmt: skip
-        pairs = zip(self.aggregates, found, strict=True)
-        return [self._column("zero intelligence", size, each, null=True) for size, each in pairs]
+        return self._columns("zero intelligence", found, null=True)
 
     def _walk(self, market: Measured, markets: int, intervals: int | None = None) -> list[Column]:
         """Return the columns of a random walk with the volatility that a market has in its first column."""
@@ -206,11 +201,8 @@ class Columns:
         series = random_walk(deviation, _null_markets(markets, length), length)
         facts = self._readable(set(series), self.price)
         texts = [*statistics_of(self.price, facts), self._volatility]
-        shown = []
-        for size in self.aggregates:
-            found = measure_series(series, texts, aggregate=size, group=None)
-            shown.append(self._column("random walk", size, found, facts, null=True))
-        return shown
+        found = [measure_series(series, texts, aggregate=size, group=None) for size in self.aggregates]
+        return self._columns("random walk", found, facts, null=True)
 
     @property
     def _volatility(self) -> str:
@@ -226,27 +218,24 @@ class Columns:
         """Return the facts that can be read from series of these names."""
         return [fact for fact in self.facts if all(self._has(text, there) for text in statistics_of(price, [fact]))]
 
-    def _column(
-        self,
-        name: str,
-        size: int,
-        found: Measured,
-        facts: Sequence[Fact] | None = None,
-        price: str | None = None,
-        *,
-        null: bool = False,
-    ) -> Column:
-        """Return what was measured as a column; facts that are not among those given have no data."""
+    def _columns(
+        self, name: str, found: Sequence[Measured], facts: Any = None, price: str | None = None, null: bool = False
+    ) -> list[Column]:
+        """Return what was measured at each size; facts that are not among those given, if some are, have no data."""
+        return [
+            Column(name, size, self._lines(size, one, facts, price or self.price), one, null)
+            for size, one in zip(self.aggregates, found, strict=False)
+        ]
+
+    def _lines(self, size: int, found: Measured, facts: Any, price: str) -> tuple[Line, ...]:
         by_text = {text: found[given] for given, text in found.texts.items()}
         lines = []
         for fact in self.facts:
-            values = [by_text[text] for text in statistics_of(price or self.price, [fact]) if text in by_text]
-            known = fact.known_at(self.interval, size)
-            if len(values) < len(fact.statistics) or (facts is not None and fact not in facts):
-                lines.append(Line(fact, math.nan, math.nan, 0, at_scale=known, given=False))
-            else:
-                lines.append(Line(fact, *read(fact, values), at_scale=known))
-        return Column(name, size, tuple(lines), found, null)
+            values = [by_text[text] for text in statistics_of(price, [fact]) if text in by_text]
+            given = len(values) == len(fact.statistics) and (facts is None or fact in facts)
+            numbers = read(fact, values) if given else (math.nan, math.nan, 0)
+            lines.append(Line(fact, *numbers, at_scale=fact.known_at(self.interval, size), given=given))
+        return tuple(lines)
 
 
 def _null_markets(markets: int, intervals: int) -> int:

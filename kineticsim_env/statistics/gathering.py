@@ -55,63 +55,59 @@ class Accumulator:
         raise NotImplementedError
 
 
-class Moments(Accumulator):
+class _OfSeries(Accumulator):
+    """What is gathered of the same series is gathered once, up to the largest `most` that is asked for."""
+
+    def __init__(self, *series: Series, most: int = 0) -> None:
+        self.series, self.most = series, most
+        self.record = tuple(name for each in series for name in each.record)
+        self.history = self.lead = max((each.lead for each in series), default=0)
+
+    def key(self) -> Hashable:
+        return type(self), *self.series
+
+    def join(self, other: Any) -> None:
+        self.most = max(self.most, other.most)
+
+
+class Moments(_OfSeries):
     """Sums of powers of a series less its first value: so a high level costs no digits."""
 
     def __init__(self, series: Series, order: int = 1) -> None:
-        self.series, self.order = series, order
-        self.record, self.history = series.record, series.lead
-
-    def key(self) -> Hashable:
-        """See `Accumulator`."""
-        return type(self), self.series
-
-    def join(self, other: Moments) -> None:
-        """See `Accumulator`."""
-        self.order = max(self.order, other.order)
+        super().__init__(series, most=order)
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `Accumulator`."""
-        return {"count": (), "first": (), "powers": (self.order,)}
+        return {"count": (), "first": (), "powers": (self.most,)}
 
     def update(self, chunk: Chunk) -> None:
         """See `Accumulator`."""
-        values, rows = chunk.window(self.series), chunk.rows
+        values, rows = chunk.window(self.series[0]), chunk.rows
         if not values.shape[1]:
             return
-        if chunk.end - self.series.lead == values.shape[1]:
+        if chunk.end - self.lead == values.shape[1]:
             self.sums["first"][rows] = values[:, 0]
         self.sums["count"][rows] += values.shape[1]
         values = values - self.sums["first"][rows, None]
-        square = values * values if self.order > 1 else values
-        parts = [
-            values,
-            square,
-            square * values if self.order > 2 else values,
-            square * square if self.order > 3 else values,
-        ]
-        for power, part in enumerate(parts[: self.order]):
+        square = values * values if self.most > 1 else values
+        parts = [values, square, *(square * part for part in (values, square)[: max(0, self.most - 2)])]
+        for power, part in enumerate(parts[: self.most]):
             self.sums["powers"][rows, power] += part.sum(1)
 
 
-class Products(Accumulator):
+class Products(_OfSeries):
     """Sums of early(t) * late(t + k) for k = 0 .. most, each series less its first value.
 
     With the sums that means are taken from: those of all values, of the last k of `early` and the first k of `late`.
     """
 
     def __init__(self, early: Series, late: Series, most: int) -> None:
-        self.early, self.late, self.most = early, late, most
-        self.record, self.lead = (*early.record, *late.record), max(early.lead, late.lead)
+        super().__init__(early, late, most=most)
         self.history = most + self.lead
-
-    def key(self) -> Hashable:
-        """See `Accumulator`."""
-        return type(self), self.early, self.late
 
     def join(self, other: Products) -> None:
         """See `Accumulator`."""
-        self.most = max(self.most, other.most)
+        super().join(other)
         self.history = self.most + self.lead
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -129,11 +125,11 @@ class Products(Accumulator):
     def update(self, chunk: Chunk) -> None:
         """See `Accumulator`."""
         rows, sums, total = chunk.rows, self.sums, chunk.end - self.lead
-        new = min(chunk.new(self.early), chunk.new(self.late))
+        new = min(chunk.new(series) for series in self.series)
         if not new:
             return
         known = min(total, new + self.most)
-        early, late = (chunk.values(series) for series in (self.early, self.late))
+        early, late = (chunk.values(series) for series in self.series)
         early, late = early[:, early.shape[1] - known :], late[:, late.shape[1] - new :]
         before = known - new
         if total == new:
@@ -168,20 +164,13 @@ class Products(Accumulator):
         return torch.fft.irfft(spectra, size)[:, (before - lags) % size].round()
 
 
-class Histogram(Accumulator):
+class Histogram(_OfSeries):
     """How often each value came: whole numbers below 128 in size each for itself, then 64 bins per doubling.
 
     All that have more bits share the last bin.
     """
 
     bins = ((_BITS - _EXACT) << (_EXACT - 1)) + (1 << _EXACT) + 1  # of one sign
-
-    def __init__(self, series: Series) -> None:
-        self.series, self.record, self.history = series, series.record, series.lead
-
-    def key(self) -> Hashable:
-        """See `Accumulator`."""
-        return type(self), self.series
 
     def open(self, markets: int, device: torch.device) -> None:
         """See `Accumulator`; bins from the lowest value to the highest, zero in the middle."""
@@ -190,7 +179,7 @@ class Histogram(Accumulator):
 
     def update(self, chunk: Chunk) -> None:
         """See `Accumulator`."""
-        values = chunk.window(self.series)
+        values = chunk.window(self.series[0])
         if not values.shape[1]:
             return
         size = values.abs().clamp(max=1 << _BITS)
@@ -211,18 +200,10 @@ class Histogram(Accumulator):
         return middles
 
 
-class Responses(Accumulator):
-    """Moves of a price in the direction of what takers did, by how much they did: sizes in bins of doublings."""
+class Responses(_OfSeries):
+    """Moves of a price in the direction of takers' flow, by how much they did: sizes in bins of doublings."""
 
     bins = 16
-
-    def __init__(self, price: Series, flow: Series) -> None:
-        self.price, self.flow = price, flow
-        self.record, self.history = (*price.record, *flow.record), max(price.lead, flow.lead)
-
-    def key(self) -> Hashable:
-        """See `Accumulator`."""
-        return type(self), self.price, self.flow
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `Accumulator`."""
@@ -230,7 +211,7 @@ class Responses(Accumulator):
 
     def update(self, chunk: Chunk) -> None:
         """See `Accumulator`."""
-        move, flow = chunk.window(self.price), chunk.window(self.flow)
+        move, flow = (chunk.window(series) for series in self.series)
         new = min(move.shape[1], flow.shape[1])
         if not new:
             return
@@ -242,19 +223,8 @@ class Responses(Accumulator):
             self.sums[name][chunk.rows].scatter_add_(1, place, values)
 
 
-class Books(Accumulator):
+class Books(_OfSeries):
     """Mean books: units at each distance from a side's own best price, both sides alike, at looks between intervals."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-
-    def key(self) -> Hashable:
-        """See `Accumulator`."""
-        return type(self)
-
-    def join(self, other: Books) -> None:
-        """See `Accumulator`."""
-        self.most = max(self.most, other.most)
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `Accumulator`."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.values import check_count, check_flag, show
+from kineticsim_env.runtime.values import check_count, check_flag, load_optional, show
 from kineticsim_env.statistics.gathering import Sums
 from kineticsim_env.statistics.over_markets import bootstrap_interval, half_width
 from kineticsim_env.statistics.plans import Plan, column_names, error_columns
@@ -105,11 +105,8 @@ class Measured(Mapping[str, Value]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        """Name the shape and the statistics."""
-        return (
-            f"Measured({', '.join(self._values)}; groups={self.groups}, group_size={self.group_size}, "
-            f"intervals={self.intervals})"
-        )
+        of = f"groups={self.groups}, group_size={self.group_size}, intervals={self.intervals}"
+        return f"Measured({', '.join(self._values)}; {of})"
 
     def columns(self, errors: bool = True) -> dict[str, np.ndarray]:
         """Return flat columns, float64 `[G]`: `"kurtosis"`, of a curve `"autocorrelation_1"`.
@@ -129,11 +126,7 @@ class Measured(Mapping[str, Value]):
 
     def to_pandas(self, errors: bool = True) -> Any:
         """Return `columns` as a DataFrame, one row per group."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_pandas needs pandas: pip install pandas", name="pandas") from error
-        return pandas.DataFrame(self.columns(errors))
+        return load_optional("pandas", "to_pandas needs pandas: pip install pandas").DataFrame(self.columns(errors))
 
     def table(self, group: int = 0) -> str:
         """Return the values of a group as text, with standard errors; of a curve at most seven."""
@@ -183,11 +176,11 @@ def _read(plan: Plan, sums: tuple[Sums, ...], markets: int) -> torch.Tensor:
     parts = []
     for begin in range(0, markets, step):
         rows = slice(begin, begin + step)
-        parts.append(plan.read(*({name: part[rows] for name, part in one.items()} for one in sums)))
-        if not isinstance(parts[-1], torch.Tensor) or len(parts[-1].shape) not in (1, 2):
-            is_tensor = isinstance(parts[-1], torch.Tensor)
-            got = f"values {list(parts[-1].shape)}" if is_tensor else show(parts[-1])
+        found = plan.read(*({name: part[rows] for name, part in one.items()} for one in sums))
+        if not isinstance(found, torch.Tensor) or len(found.shape) not in (1, 2):
+            got = f"values {list(found.shape)}" if isinstance(found, torch.Tensor) else show(found)
             raise TypeError(f"statistics: expected a tensor with one row or value per market, got {got}")
+        parts.append(found)
     found = torch.cat(parts).double()
     shape = (markets,) if plan.labels is None else (markets, len(plan.labels))
     if tuple(found.shape) != shape and not (plan.labels is None and found.dim() == 2 and len(found) == markets):

@@ -165,12 +165,7 @@ def measure_at(
 
 
 def measure_series(
-    series: Mapping[str, Any],
-    statistics: Any,
-    *,
-    aggregate: int = 1,
-    group: int | None = 1,
-    chunk: int | None = None,
+    series: Mapping[str, Any], statistics: Any, *, aggregate: int = 1, group: int | None = 1, chunk: int | None = None
 ) -> Measured:
     """Return statistics of series that exist already, by the same formulas: real ones, or recorded ones.
 

@@ -95,7 +95,7 @@ def book_shape(distance: Any = range(21)) -> Plan:
     labels, alone = check_labels("distance", distance, 0, 8191)
     chosen = list(labels)
     read = lambda sums: over(sums["units"][:, chosen], sums["sides"][:, None])  # noqa: E731
-    return curve(read, "distance", labels, alone, Books(max(labels)), unit="units")
+    return curve(read, "distance", labels, alone, Books(most=max(labels)), unit="units")
 
 
 # Order flow -----------------------------------------------------------------------------------------------------------

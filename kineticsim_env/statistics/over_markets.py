@@ -38,9 +38,8 @@ def half_width(error: Any, count: Any, confidence: float = 0.95) -> Any:
     confidence = _check_confidence(confidence)
     error = check_array("error", error, "a standard error, or an array of them")
     counts = check_array("count", count, "how many values an error is of, or an array of that")
-    several = np.unique(counts[counts > 1])
     reach = np.full(counts.shape, math.nan)
-    for number in several.tolist():
+    for number in np.unique(counts[counts > 1]).tolist():
         reach[counts == number] = _student(int(number) - 1, confidence)
     return (reach * error.astype(np.float64))[()]
 
@@ -55,12 +54,8 @@ def _student(freedom: int, confidence: float) -> float:
     """
     if freedom > _SUMMED:
         z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-        terms = (
-            z,
-            (z**3 + z) / 4,
-            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        )
+        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        terms = (z, first, second, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
         return sum(term / freedom**power for power, term in enumerate(terms))
     low, high = 0.0, math.pi / 2
     for _ in range(60):  # halvings: as exact as a float is
@@ -166,7 +161,8 @@ def bootstrap_interval(
     Returns:
         NaN as the value without a market, and as the ends with fewer than two.
     """
-    statistic = _mean_of_samples if statistic is None else check_callable("statistic", statistic, "a function")
+    mean = functools.partial(np.mean, axis=1)
+    statistic = mean if statistic is None else check_callable("statistic", statistic, "a function")
     confidence = _check_confidence(confidence)
     resamples, seed = check_count("resamples", resamples, 1), check_count("seed", seed, 0, 2**63 - 1)
     array = np.atleast_1d(as_array(values)).astype(np.float64, copy=False)
@@ -182,10 +178,6 @@ def bootstrap_interval(
         found[begin : begin + step] = statistic(array[drawn])
     low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(value, float(low), float(high), count)
-
-
-def _mean_of_samples(samples: np.ndarray) -> np.ndarray:
-    return samples.mean(axis=1)
 
 
 def as_array(values: Any) -> np.ndarray:

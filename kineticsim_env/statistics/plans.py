@@ -105,18 +105,10 @@ def column_names(name: str, labels: Iterable[Any] | None) -> list[str]:
     They are plain: `"kurtosis(span=10)"` is `kurtosis_10`, and `"autocorrelation(lag=[1, 5], price='mid')"` is
     `autocorrelation_mid_1` and `autocorrelation_mid_5`. A name that is no text of a statistic stays as it is.
     """
-    plain = _plain(name)
+    function, parameters = _call(name) or (name, {})
+    alone = [value for value in parameters.values() if not isinstance(value, (list, tuple, set, dict))]
+    plain = "_".join([function, *map(shown_label, alone)])
     return [plain] if labels is None else [f"{plain}_{shown_label(label)}" for label in labels]
-
-
-def _plain(name: str) -> str:
-    """Return a text's name and its parameters' values, but for lists, whose values are the labels."""
-    called = _call(name)
-    if called is None:
-        return name
-    function, parameters = called
-    shown = [shown_label(value) for value in parameters.values() if not isinstance(value, (list, tuple, set, dict))]
-    return "_".join([function, *shown])
 
 
 def error_columns(column: str) -> tuple[str, str]:
@@ -157,13 +149,7 @@ def named_statistics(statistics: Any) -> dict[str, Any]:
 
 
 def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Plan]:
-    """Return the plans of statistics by name.
-
-    Args:
-        statistics: A sequence of texts such as `"kurtosis"` or `"autocorrelation(lag=[1, 20])"` and of functions that
-            return a `Plan`; or a mapping of names to these.
-        known: The statistics that texts can name.
-    """
+    """Return the plans of statistics by name, as `measure` takes them; texts can name those that are known."""
     named = named_statistics(statistics)
     plans = {name: _plan_of(given, known) for name, given in named.items()}
     owners: dict[str, tuple[str, Any]] = {}
@@ -214,14 +200,11 @@ def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
 
 def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of a text such as `"kurtosis(span=10)"`."""
-    listed = ", ".join(known)
-    refused = f"statistics: expected one of {listed}, got {show(text)}; parameters are given as in 'kurtosis(span=10)'"
-    if not isinstance(text, str):
-        raise TypeError(refused)
-    called = _call(text)
-    if called is None or called[0] not in known:
-        raise ValueError(refused)
-    name, parameters = called
+    name, parameters = (_call(text) if isinstance(text, str) else None) or ("", {})
+    if name not in known:
+        listed, kind = ", ".join(known), ValueError if isinstance(text, str) else TypeError
+        said = "parameters are given as in 'kurtosis(span=10)'"
+        raise kind(f"statistics: expected one of {listed}, got {show(text)}; {said}")
     takes = inspect.signature(known[name]).parameters
     for parameter in parameters:
         if parameter not in takes:

@@ -54,10 +54,7 @@ def deviation(sums: Sums) -> torch.Tensor:
 
 
 def _covariances(sums: Sums, lags: Sequence[float]) -> torch.Tensor:
-    """Return sums of (early(t) - its mean) (late(t + k) - its mean), `[m, n]`; NaN without a term.
-
-    Means are those of whole series.
-    """
+    """Return sums of (early(t) - its mean) (late(t + k) - its mean), `[m, n]`, of whole series; NaN without a term."""
     lag = torch.tensor(lags, dtype=torch.long, device=sums["count"].device)
     zero = sums["count"].new_zeros((len(sums["count"]), 1))
     left = [torch.cat([zero, sums[name].cumsum(1)], 1)[:, lag] for name in ("tail", "head")]

@@ -86,26 +86,19 @@ def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None)
 def _measured(
     plan: Plan, gathered: Gathered, begin: int, rows: Rows, places: np.ndarray, engine: str, device: Any
 ) -> list[tuple[np.ndarray, dict[str, np.ndarray] | None]]:
-    """Return places of points of one launch with their columns; of those in which a market stopped, None.
-
-    A market that stops stops its launch, so halves are run again until it is alone.
-    """
+    """Return places of points of one launch with their columns; of those in which a market stopped, None."""
     ((_, config),) = plan.configs({name: values[places] for name, values in rows.items()})
     statistics = {name: lambda one=one: one for name, one in gathered.items()}
     group = 1 if plan.each_market else plan.replicates
     try:
-        simulator = Simulator(
-            config.repeated(plan.replicates) if plan.replicates > 1 else config,
-            len(places) * plan.replicates,
-            engine=engine,
-            device=device,
-            seed=plan.seeds(begin + places),
-        )
+        config = config.repeated(plan.replicates) if plan.replicates > 1 else config
+        markets, seeds = len(places) * plan.replicates, plan.seeds(begin + places)
+        simulator = Simulator(config, markets, engine=engine, device=device, seed=seeds)
         measured = measure(simulator, plan.intervals, statistics, warm_up=plan.warm_up, group=group, progress=False)
     except MarketError:
         if len(places) == 1:
             return [(places, None)]
-        halves = np.array_split(places, 2)
+        halves = np.array_split(places, 2)  # a market that stops stops its launch: run again until it is alone
         return [found for half in halves for found in _measured(plan, gathered, begin, rows, half, engine, device)]
     for name, one in gathered.items():
         found = measured[name].labels
@@ -114,12 +107,7 @@ def _measured(
                 f"statistics: expected one value per market in a sweep, or as many as there are labels, got "
                 f"{len(found)} of {name!r}: of_series(..., labels=...), Plan(..., axis=..., labels=...)"
             )
-    return [(places, measured.columns(errors=_has_errors(plan)))]
-
-
-def _has_errors(plan: Plan) -> bool:
-    """Say whether rows have standard errors: over the replicates of a point, if there are several."""
-    return plan.replicates > 1 and not plan.each_market
+    return [(places, measured.columns(errors=plan.has_errors))]
 
 
 def _names(plan: Plan, gathered: Gathered) -> list[str]:
@@ -127,7 +115,7 @@ def _names(plan: Plan, gathered: Gathered) -> list[str]:
     found = []
     for name, one in gathered.items():
         for column in column_names(name, one.labels):
-            found += [column, *(error_columns(column) if _has_errors(plan) else ())]
+            found += [column, *(error_columns(column) if plan.has_errors else ())]
     return found
 
 
@@ -150,7 +138,7 @@ def _bytes_of_sums(plan: Plan, gathered: Gathered) -> int:
     total = 0
     for part in (part for one in gathered.values() for part in one.accumulators):
         part.open(1, torch.device("cpu"))
-        total += sum(gathered.nbytes for gathered in part.sums.values())
+        total += sum(sums.nbytes for sums in part.sums.values())
         if isinstance(part, Whole):  # which keeps its series, and makes float64 of them
             total += 12 * len(part.record) * plan.intervals
     return total

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.runtime.values import check_choice
+from kineticsim_env.runtime.values import check_choice, load_optional
 from kineticsim_env.sweeps.local import Finished, timed_batch
 from kineticsim_env.sweeps.plans import Plan
 
@@ -24,31 +24,17 @@ _AHEAD = 2  # tasks under way or waiting, per place of the cluster
 
 
 class Cluster:
-    """A connection to Ray, for as long as a sweep runs.
+    """A connection to Ray, until it is closed; one that this program has had already stays.
 
-    Attributes:
-        engine: `"cuda"` where the cluster has GPUs, and one is a task's place; else the C++ engine on a core.
-        threads: Of a task.
+    A task has a GPU where the cluster has some and `engine` allows it, else a core. Raises ValueError if the engine
+    does not fit, ConnectionError if there is no cluster at `address`, which is as in `sweep`.
     """
 
-    threads = 1
+    threads = 1  # of a task
 
     def __init__(self, address: str, engine: str) -> None:
-        """Connect to a cluster, unless this program is connected already.
-
-        Args:
-            address: Of the cluster; `"auto"` finds the one that runs here, `"local"` starts one on this machine.
-            engine: As in `sweep`.
-
-        Raises:
-            ValueError: If the engine does not fit.
-            ConnectionError: If there is no cluster.
-        """
         check_choice("engine", engine, ("auto", "cuda", "cpu", "numpy"))
-        try:
-            import ray
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("sweep: ray is missing: pip install 'kineticsim-env[ray]'", name="ray") from error
+        ray = load_optional("ray", "sweep: ray is missing: pip install 'kineticsim-env[ray]'")
         self._ray, self._ours = ray, not ray.is_initialized()
         if self._ours:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -58,16 +44,8 @@ class Cluster:
             raise ValueError("engine: expected one of 'auto', 'cpu', 'numpy', got 'cuda' on a cluster without GPUs")
         self.engine = engine if engine != "auto" else "cuda" if gpus else "cpu"
 
-    def __enter__(self) -> Cluster:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Disconnect, if it has connected."""
-        self.close()
-
     def close(self) -> None:
-        """See `__exit__`."""
+        """Disconnect, if it has connected."""
         if self._ours:
             self._ray.shutdown()
 

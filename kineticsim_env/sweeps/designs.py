@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.runtime.values import check_choice, check_count, show
+from kineticsim_env.runtime.values import check_choice, check_count, load_optional, show
 from kineticsim_env.sweeps.space import Dimension
 
 DESIGNS = ("grid", "random", "sobol", "list")
@@ -22,20 +22,12 @@ _MOST_DIMENSIONS = 21201
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """Points in a space.
+    """Points in a space: of which kind is said in `sweep`."""
 
-    Attributes:
-        kind: `"grid"`: all combinations, the last name's values fastest. `"random"`: uniform and independent.
-            `"sobol"`: scipy's scrambled Sobol sequence. `"list"`: point i has the i-th value of every name.
-        dimensions: The space.
-        points: How many.
-        seed: Of the random points, or of the scrambling.
-    """
-
-    kind: str
+    kind: str  # of `DESIGNS`
     dimensions: tuple[Dimension, ...]
     points: int
-    seed: int
+    seed: int  # of random points, or of a Sobol sequence's scrambling
 
     def rows(self, begin: int, end: int) -> dict[str, np.ndarray]:
         """Return the values of points `begin` to `end` (without it), `[end - begin]` by name."""
@@ -49,17 +41,15 @@ class Design:
         return {each.name: each.at(unit[:, column]) for column, each in enumerate(self.dimensions)}
 
     def unit(self, begin: int, end: int) -> np.ndarray:
-        """Return where random or Sobol points are within the unit cube, float64 `[end - begin, dimensions]`."""
-        return self._random(begin, end) if self.kind == "random" else self._sobol(begin, end)
+        """Return where random or Sobol points are within the unit cube, float64 `[end - begin, dimensions]`.
 
-    def _random(self, begin: int, end: int) -> np.ndarray:
-        """Return rows of `numpy.random.default_rng(seed).random((points, dimensions))`."""
-        bits = np.random.PCG64(self.seed)
-        bits.advance(begin * len(self.dimensions))
-        return np.random.Generator(bits).random((end - begin, len(self.dimensions)))
-
-    def _sobol(self, begin: int, end: int) -> np.ndarray:
-        """Return rows of `scipy.stats.qmc.Sobol(dimensions, rng=seed).random(points)`."""
+        They are rows of `numpy.random.default_rng(seed).random((points, dimensions))`, or of
+        `scipy.stats.qmc.Sobol(dimensions, rng=seed).random(points)`.
+        """
+        if self.kind == "random":
+            bits = np.random.PCG64(self.seed)
+            bits.advance(begin * len(self.dimensions))
+            return np.random.Generator(bits).random((end - begin, len(self.dimensions)))
         engine = sobol_engine(len(self.dimensions), self.seed)
         if begin:
             engine.fast_forward(begin)
@@ -70,13 +60,8 @@ class Design:
 
 def sobol_engine(dimensions: int, seed: int) -> Any:
     """Return scipy's sequence at its beginning."""
-    try:
-        from scipy.stats import qmc
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "design: got 'sobol', which needs scipy: pip install 'kineticsim-env[sweep]'", name="scipy"
-        ) from error
-    return qmc.Sobol(dimensions, scramble=True, rng=seed)
+    missing = "design: got 'sobol', which needs scipy: pip install 'kineticsim-env[sweep]'"
+    return load_optional("scipy.stats.qmc", missing).Sobol(dimensions, scramble=True, rng=seed)
 
 
 def make_design(dimensions: tuple[Dimension, ...], kind: Any, points: Any, seed: Any) -> Design:

@@ -20,28 +20,18 @@ Finished = Callable[[int, int, dict[str, Any], float], None]
 
 
 def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
-    """Resolve an engine's name, and the devices that share the batches.
+    """Resolve an engine's name, and the devices that share the batches; errors are those of `choose_engine`.
 
-    Args:
-        engine: As in `Simulator`.
-        device: None is all GPUs, where the engine is CUDA; or one device, or a sequence of GPUs.
-
-    Raises:
-        ValueError, EngineUnavailable: See `choose_engine`.
+    None is all GPUs, where the engine is CUDA; a device may also be one, or a sequence of GPUs.
     """
-    if device is None:
-        name, found = choose_engine(engine)
-        if name != "cuda":
-            return name, [found]
-        return name, [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    if isinstance(device, (list, tuple)):
-        chosen = [choose_engine(engine, one) for one in device]
-        places = [place for _, place in chosen]
-        if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
-            raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
-        return chosen[0][0], places
-    name, place = choose_engine(engine, device)
-    return name, [place]
+    chosen = [choose_engine(engine, one) for one in (device if isinstance(device, (list, tuple)) else [device])]
+    places = [place for _, place in chosen]
+    if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
+        raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
+    name = chosen[0][0]
+    if device is None and name == "cuda":
+        places = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    return name, places
 
 
 def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> tuple[dict[str, Any], float]:
@@ -51,34 +41,16 @@ def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> t
 
 
 class Here:
-    """This machine.
-
-    Attributes:
-        engine: A resolved engine.
-        devices: Its devices, which share the batches.
-        workers: How many batches run at once,
-        threads: and on how many threads of the C++ engine.
-    """
+    """This machine: a resolved engine and its devices, each with a worker of so many threads of the C++ engine."""
 
     def __init__(self, engine: str, device: Any) -> None:
-        """Choose; see `choose_devices`."""
         self.engine, self.devices = choose_devices(engine, device)
         self.workers, self.threads = len(self.devices), torch.get_num_threads()
-
-    def __enter__(self) -> Here:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is left open."""
 
     def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:
         """Run batches; the first error stops all.
 
-        Args:
-            plan: The sweep.
-            bounds: First point of each batch, and the first one behind it; the next is asked for when a worker is free.
-            finished: Called with every batch, by one thread at a time.
+        `bounds` are asked for when a worker is free; `finished` is called by one thread at a time.
         """
         if len(self.devices) == 1:  # in this thread, which Ctrl-C stops at once
             for begin, end in bounds:

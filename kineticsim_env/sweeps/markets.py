@@ -15,9 +15,8 @@ from kineticsim_env.engines.effects import of_regime
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import show
-from kineticsim_env.sweeps.space import check_name
+from kineticsim_env.sweeps.space import FIELDS, as_item, check_name
 
-FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
 _MOST_CLASSES = layout.CONSTANTS["kMostAgentClasses"]
 
 
@@ -61,7 +60,7 @@ def config_of(
 
 def one_market(config: MarketConfig) -> MarketConfig:
     """Return the config of an ensemble of one market as that of a market."""
-    one = {name: _item(getattr(config, name)[0]) for name in config.per_market if name in FIELDS}
+    one = {name: as_item(getattr(config, name)[0]) for name in config.per_market if name in FIELDS}
     agents = {kind: Mix(made.count, _of_one_market(made)) for kind, made in config.agents.items()}
     return config.replace(**one, agents=agents)
 
@@ -107,11 +106,9 @@ def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
             has = ", ".join(kinds) or "none"
             raise ValueError(f"space: expected a class of the market's agents, {has}, got {name!r}")
         made = agents[kinds[owner]]
+        of_one = (value, made.parameters) if name in counts else (made.count, {**made.parameters, parameter: value})
         try:
-            if name in counts:
-                agents[kinds[owner]] = Mix(value, made.parameters)
-            else:
-                agents[kinds[owner]] = Mix(made.count, {**made.parameters, parameter: value})
+            agents[kinds[owner]] = Mix(*of_one)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{owner}.{error}") from None
     return agents
@@ -124,10 +121,6 @@ def _of_one_market(made: Mix) -> dict[str, Any]:
         one = value[0] if isinstance(value, np.ndarray) and value.ndim == 2 else value
         found[name] = int(one[0]) if isinstance(one, np.ndarray) and len(one) == 1 != made.count else one
     return found
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _scaled_shares(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,9 +26,10 @@ from kineticsim_env.statistics.plans import column_names, named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.functions import stored_statistic
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
-from kineticsim_env.sweeps.space import Dimension, plain, read_space
+from kineticsim_env.sweeps.space import Dimension, as_item, plain, read_space
 
 OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
+_SETTINGS = ("intervals", "warm_up", "replicates", "seed", "common", "each_market")
 _CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
 _AT_ONCE = 1 << 14
 _LAUNCHES = 1 << 10  # but no more configs than this, where points cannot share one
@@ -35,26 +37,12 @@ _LAUNCHES = 1 << 10  # but no more configs than this, where points cannot share 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A sweep.
+    """A sweep; its fields are as the arguments of `sweep`, checked."""
 
-    Attributes:
-        market: Fields that all points have alike, and perhaps `"preset"`.
-        design: The points.
-        statistics: What is measured, as `measure` takes it, by name,
-        series: and the series that are recorded for it.
-        intervals: How many are measured.
-        warm_up: How many are run before.
-        replicates: Markets per point.
-        seed: Replicate r of every point is seeded `seed + r`; or, without common random numbers, replicate r of point p
-            `seed + p * replicates + r`.
-        common: Whether random numbers are common to all points.
-        each_market: Whether rows are markets; else they are points, with means over their replicates.
-    """
-
-    market: Mapping[str, Any]
+    market: Mapping[str, Any]  # fields that all points have alike, and perhaps "preset"
     design: Design
-    statistics: Mapping[str, Any]
-    series: tuple[str, ...]
+    statistics: Mapping[str, Any]  # by name, as `measure` takes them
+    series: tuple[str, ...]  # that are recorded for them
     intervals: int
     warm_up: int
     replicates: int
@@ -72,12 +60,13 @@ class Plan:
         """What markets of one launch cannot differ in."""
         return tuple(each for each in self.design.dimensions if each.apart)
 
-    def configs(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[np.ndarray, MarketConfig]]:
-        """Yield the points that one launch can play, as places within `rows`, and their config, one market per point.
+    @property
+    def has_errors(self) -> bool:
+        """Whether rows have standard errors: over the replicates of a point, if there are several."""
+        return self.replicates > 1 and not self.each_market
 
-        Args:
-            rows: Values of points by name, as `Design.rows` returns them.
-        """
+    def configs(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[np.ndarray, MarketConfig]]:
+        """Yield the points of `rows` that one launch can play, as places within, and their config: a market each."""
         shares = any(name in CLASSES for name in rows)
         if not self.apart:
             yield np.arange(_length(rows)), config_of(self.market, {}, rows, shares)
@@ -89,7 +78,7 @@ class Plan:
         names = [each.name for each in self.apart]
         for number in range(codes.max() + 1):
             places = np.flatnonzero(codes == number)
-            alike = {name: _item(rows[name][places[0]]) for name in names}
+            alike = {name: as_item(rows[name][places[0]]) for name in names}
             own = {name: values[places] for name, values in rows.items() if name not in names}
             yield places, config_of(self.market, alike, own, shares)
 
@@ -112,20 +101,18 @@ class Plan:
                 are looked at, only if those that are were drawn at random.
         """
         idle: dict[str, Effect | None] = {each.name: None for each in self.design.dimensions if each.varies}
-        looked, launches = 0, 0
-        for begin in range(0, min(self.points, _CHECKED), _AT_ONCE):
-            for places, config in self.configs(self.design.rows(begin, min(begin + _AT_ONCE, self.points))):
-                for name in [*idle]:
-                    found = effect_of(config, name, self.series)
-                    if found.there.any():
-                        del idle[name]
-                    else:
-                        idle[name] = idle[name] or found
-                looked, launches = looked + len(places), launches + 1
-                if launches >= _LAUNCHES:
-                    break
-            if launches >= _LAUNCHES:
-                break
+        begins = range(0, min(self.points, _CHECKED), _AT_ONCE)
+        rows = (self.design.rows(begin, min(begin + _AT_ONCE, self.points)) for begin in begins)
+        launches = itertools.chain.from_iterable(map(self.configs, rows))
+        looked = 0
+        for places, config in itertools.islice(launches, _LAUNCHES):
+            looked += len(places)
+            for name in [*idle]:
+                found = effect_of(config, name, self.series)
+                if found.there.any():
+                    del idle[name]
+                else:
+                    idle[name] = idle[name] or found
         if looked < self.points and self.design.kind in ("grid", "list"):
             return
         for name, effect in idle.items():
@@ -149,12 +136,7 @@ class Plan:
             "points": self.points,
             "design_seed": self.design.seed,
             "statistics": texts,
-            "intervals": self.intervals,
-            "warm_up": self.warm_up,
-            "replicates": self.replicates,
-            "seed": self.seed,
-            "common": self.common,
-            "each_market": self.each_market,
+            **{name: getattr(self, name) for name in _SETTINGS},
             "classes": {kind.path: _digest(repr(kind._what())) for kind in _kinds(self.market, self.design)},
         }
 
@@ -268,7 +250,3 @@ def _keys(values: np.ndarray) -> np.ndarray:
 
 def _length(rows: Mapping[str, np.ndarray]) -> int:
     return len(next(iter(rows.values())))
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -26,33 +26,21 @@ _RANGE = ("low", "high", "scale", "steps")
 _SCALES = ("linear", "log")
 _MOST_VALUES = 2**31 - 1
 _FORMS = "(low, high), {'low': ..., 'high': ...} or a list of values"
-_FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
+FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
 
 
 @dataclasses.dataclass(frozen=True)
 class Dimension:
-    """One thing that points of a sweep differ in.
-
-    Attributes:
-        name: A field of `MarketConfig`, `"preset"`, a regime's field `"regimes[2].jump_size"`, or of a class that users
-            have written `"class.parameter"` or `"class.count"`.
-        values: What it takes; None where it is a range.
-        low: The range's lower end,
-        high: and its upper end, both of which it takes.
-        scale: `"linear"` or `"log"`: in which of them a range is uniform.
-        steps: How many values of a range a grid has; None is every whole number.
-        whole: Whether a range is of whole numbers.
-        apart: Whether markets of one launch cannot differ in it.
-    """
+    """One thing that points of a sweep differ in, by a name that `sweep` takes."""
 
     name: str
-    values: tuple[Any, ...] | None = None
+    values: tuple[Any, ...] | None = None  # None of a range
     low: float = 0
-    high: float = 0
-    scale: str = "linear"
-    steps: int | None = None
-    whole: bool = False
-    apart: bool = False
+    high: float = 0  # which a range takes, too
+    scale: str = "linear"  # or "log": in which a range is uniform
+    steps: int | None = None  # of a range in a grid; None is every whole number
+    whole: bool = False  # a range of whole numbers
+    apart: bool = False  # markets of one launch cannot differ in it
 
     @functools.cached_property
     def of_grid(self) -> np.ndarray:
@@ -108,19 +96,15 @@ class Dimension:
 
 
 def read_space(space: Any, kinds: Iterable[AgentClass], regimes: int = 0) -> tuple[Dimension, ...]:
-    """Return the dimensions of a space, in its order.
+    """Return the dimensions of a space as `sweep` takes it, in its order.
 
-    Args:
-        space: For each name a range (`(low, high)`, or `{"low": ..., "high": ...}` and perhaps `"scale": "log"` and
-            `"steps"`), or values (a list, or `{"values": [...]}`).
-        kinds: Classes that users have written, whose parameters and counts may vary.
-        regimes: How many regimes there are, whose fields may vary.
+    It may have parameters and counts of `kinds`, classes that users have written, and fields of so many regimes.
     """
     given = check_dict("space", space, "a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}")
     if not given:
         raise ValueError("space: expected at least one field, got an empty mapping")
     parameters = [f"{kind.name}.{name}" for kind in kinds for name in (*kind.parameters, "count")]
-    known = ["preset", *_FIELDS, *parameters]
+    known = ["preset", *FIELDS, *parameters]
     return tuple(_read_one(_checked_name(name, known, regimes), choice) for name, choice in given.items())
 
 
@@ -156,13 +140,13 @@ def _read_one(name: str, choice: Any) -> Dimension:
         if len(choice) != 2 or not all(is_number(end) for end in choice):
             raise ValueError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}; a tuple is a range")
         choice = {"low": choice[0], "high": choice[1]}
-    if isinstance(choice, Mapping) and "values" not in choice:
+    if not isinstance(choice, Mapping):
+        return _read_values(name, choice)
+    if "values" not in choice:
         return _read_range(name, choice)
-    if isinstance(choice, Mapping):
-        if set(choice) != {"values"}:
-            raise ValueError(f"space[{name!r}]: expected nothing beside 'values', got {show(choice)}")
-        choice = choice["values"]
-    return _read_values(name, choice)
+    if len(choice) > 1:
+        raise ValueError(f"space[{name!r}]: expected nothing beside 'values', got {show(choice)}")
+    return _read_values(name, choice["values"])
 
 
 def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
@@ -172,8 +156,7 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
         raise ValueError(f"space[{name!r}]: expected a list of values, got a range")
     low: Any = choice.get("low")
     high: Any = choice.get("high")
-    scale, steps = choice.get("scale", "linear"), choice.get("steps")
-    field = _field_of(name)
+    scale, steps, field = choice.get("scale", "linear"), choice.get("steps"), _field_of(name)
     whole = field is None or field in INTEGERS
     finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
     if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
@@ -205,7 +188,7 @@ def _read_values(name: str, choice: Any) -> Dimension:
         choice = choice.tolist()
     if not isinstance(choice, Sequence) or isinstance(choice, (str, bytes, bytearray)):
         raise TypeError(f"space[{name!r}]: expected {_FORMS}, got {show(choice)}")
-    values: tuple[Any, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in choice)
+    values: tuple[Any, ...] = tuple(map(as_item, choice))
     if not values:
         raise ValueError(f"space[{name!r}]: expected one value or more, got none")
     field = _field_of(name)
@@ -257,6 +240,11 @@ def _array(values: tuple[Any, ...]) -> np.ndarray:
     return array
 
 
+def as_item(value: Any) -> Any:
+    """Return a number of NumPy's as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _apart(name: str) -> bool:
     """Say whether what a name means is the same in all markets of a launch."""
     return name == "preset" or name in ENSEMBLE_WIDE or name.endswith(".count") or of_regime(name) is not None
@@ -264,9 +252,7 @@ def _apart(name: str) -> bool:
 
 def _stored(name: str, value: Any) -> Any:
     """Return a value as JSON keeps it."""
-    if name == "agents":
-        return stored_agents(value)
-    return plain(value)
+    return stored_agents(value) if name == "agents" else plain(value)
 
 
 def plain(value: Any) -> Any:

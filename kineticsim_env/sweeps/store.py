@@ -6,7 +6,6 @@ goes on after a crash neither loses a point nor has one twice, however batches w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -124,10 +123,7 @@ class Sweep:
         Args:
             columns: Names of those to read, also of these; None is all others.
         """
-        try:
-            import pandas  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise tables.missing("pandas") from error
+        tables.of_data("pandas")
         return self.to_arrow(columns).to_pandas()
 
     def config(self, point: int, *, agents_from: Iterable[str] | None = None) -> MarketConfig:
@@ -144,7 +140,6 @@ class Sweep:
         return plan_of(self.about).config(point)
 
     def __repr__(self) -> str:
-        """Name the folder, and how far it is."""
         return f"Sweep({str(self.folder)!r}, {self.finished:,} of {self.points:,} points)"
 
     def _present(self) -> list[tables.Batch]:
@@ -216,14 +211,9 @@ def open_sweep(folder: str | Path) -> Sweep:
 
 
 def begin(folder: str | Path | None, plan: Plan) -> Sweep:
-    """Make the folder of a sweep, or open the one that is there already.
+    """Make the folder of a sweep, or open the one that is there; ValueError says what differs if it has another.
 
-    Args:
-        folder: Where; None is a folder that goes with the object.
-        plan: The sweep.
-
-    Raises:
-        ValueError: If the folder has another sweep: with what differs.
+    None is a folder that goes with the object.
     """
     tables.pyarrow_modules()
     place = Path(tempfile.mkdtemp(prefix="kineticsim-sweep-")) if folder is None else check_place(folder)
@@ -272,13 +262,12 @@ def _write_once(path: Path, stored: Mapping[str, Any]) -> None:
             json.dump(stored, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            try:
-                os.link(part, path)  # which, other than a renaming, fails where there is one
-            except (PermissionError, NotImplementedError, OSError) as error:
-                if isinstance(error, FileExistsError):
-                    raise
-                part.replace(path)  # a file system without links
+        try:
+            os.link(part, path)  # which, other than a renaming, fails where there is one
+        except FileExistsError:
+            pass
+        except (NotImplementedError, OSError):
+            part.replace(path)  # a file system without links
     finally:
         part.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections.abc import Iterator
@@ -86,20 +87,10 @@ def sweep(
             only the statistics of a market, or points beyond the first million, show.
     """
     plan = make_plan(
-        space,
-        intervals,
-        statistics,
-        market=market,
-        design=design,
-        points=points,
-        design_seed=design_seed,
-        replicates=replicates,
-        warm_up=warm_up,
-        seed=seed,
-        common=common,
-        each_market=each_market,
-    )
-    place, asked = read_part(part), None if batch is None else check_count("batch", batch, 1)
+        space, intervals, statistics, market=market, design=design, points=points, design_seed=design_seed,
+        replicates=replicates, warm_up=warm_up, seed=seed, common=common, each_market=each_market,
+    )  # fmt: skip
+    (number, parts), asked = read_part(part), None if batch is None else check_count("batch", batch, 1)
     check_progress(progress)
     if folder is None and part is not None:
         raise ValueError(f"part: expected a folder that all parts share with it, got {show(part)} without one")
@@ -107,7 +98,7 @@ def sweep(
         raise ValueError(f"device: expected None with ray, got {show(device)}: Ray gives every task its own")
     if ray is not None and (not isinstance(ray, str) or not ray):
         raise TypeError(f"ray: expected None, 'auto', 'local' or a cluster's address, got {show(ray)}")
-    found, here = None, bounds_of(place, plan.points)
+    found, here = None, (plan.points * (number - 1) // parts, plan.points * number // parts)
     if folder is None or not (store.check_place(folder) / store.PLAN).exists():
         plan.check()
     else:
@@ -115,7 +106,8 @@ def sweep(
         found.remove_damaged()
         if not found.missing(*here):
             return found
-    with Here(engine, device) if ray is None else Cluster(ray, engine) as runner:
+    with contextlib.ExitStack() as stack:
+        runner = Here(engine, device) if ray is None else stack.enter_context(contextlib.closing(Cluster(ray, engine)))
         found = store.begin(folder, plan) if found is None else found
         _run(found, plan, runner, here, asked, progress)
     return found
@@ -127,16 +119,10 @@ def read_part(part: Any) -> tuple[int, int]:
         return 1, 1
     match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", part) if isinstance(part, str) else None
     given = (int(match[1]), int(match[2])) if match else part
-    is_pair = isinstance(given, (tuple, list)) and len(given) == 2 and all(is_whole(number) for number in given)
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2 and all(map(is_whole, given))
     if not is_pair or not 1 <= given[0] <= given[1]:
         raise ValueError(f"part: expected 'I/N' with I from 1 to N, such as '2/8', got {show(part)}")
     return int(given[0]), int(given[1])
-
-
-def bounds_of(part: tuple[int, int], points: int) -> tuple[int, int]:
-    """Return the first point of the i-th of n parts, and the first one behind it."""
-    i, n = part
-    return points * (i - 1) // n, points * i // n
 
 
 def _run(

@@ -16,7 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kineticsim_env.runtime.files import replacing
+from kineticsim_env.runtime.values import load_optional
 from kineticsim_env.statistics.plans import column_names, error_columns
 
 _NAME = re.compile(r"batch-(\d{10})-(\d{10})\.parquet")  # the first point, and the first one behind
@@ -31,19 +34,12 @@ class Damaged(ValueError):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Batch:
-    """Consecutive points that were stored together.
-
-    Attributes:
-        begin: The first one.
-        end: The first one behind.
-        path: Their table.
-        earlier: Whether it was written by a version without digests of columns, under the names of then.
-    """
+    """Consecutive points that were stored together, and their table."""
 
     begin: int
-    end: int
+    end: int  # the first one behind
     path: Path
-    earlier: bool = False
+    earlier: bool = False  # written by a version without digests of columns, under the names of then
 
 
 def path_of(place: Path, begin: int, end: int) -> Path:
@@ -52,10 +48,7 @@ def path_of(place: Path, begin: int, end: int) -> Path:
 
 
 def find(place: Path, points: int, earlier_size: int | None) -> list[Batch]:
-    """Return the batches whose files are in a folder, in the order of points.
-
-    `points` is how many the sweep has, `earlier_size` those of a batch in a folder of an earlier form; else None.
-    """
+    """Return the batches of a sweep's points in a folder, in order; of an earlier form they have `earlier_size`."""
     found = []
     for entry in os.scandir(place):
         if match := _NAME.fullmatch(entry.name):
@@ -84,18 +77,10 @@ def write(batch: Batch, columns: Mapping[str, Any], plan: str) -> None:
 
 
 def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], columns: list[str] | None = None) -> Any:
-    """Return the table of a batch, checked.
+    """Return the columns that are asked for of a batch's table, or all, checked; `plan` is the digest of the sweep's.
 
-    Args:
-        batch: Which.
-        plan: The digest of the sweep's.
-        repeat: Rows of a point.
-        statistics: Names of those that the sweep has, by which earlier columns are renamed.
-        columns: Names of those to read; None is all.
-
-    Raises:
-        Damaged: If it is not what was written for these points.
-        OSError: If the file cannot be read.
+    A point has `repeat` rows; by the names of `statistics` earlier columns are renamed. Raises Damaged if it is not
+    what was written for these points, OSError if the file cannot be read.
     """
     arrow, parquet = pyarrow_modules()
     data = batch.path.read_bytes()  # what cannot be read is no damage
@@ -111,7 +96,7 @@ def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], column
         table.validate(full=True)
         whole = about.get(_PLAN) == plan and table.num_rows == repeat * (batch.end - batch.begin)
         if whole and batch.earlier:
-            whole = table.column("point").to_pylist() == _points(batch, repeat)
+            whole = np.array_equal(table.column("point"), np.repeat(np.arange(batch.begin, batch.end), repeat))
         elif whole:
             digests = json.loads(about[_COLUMNS])
             whole = about[_POINTS] == f"{batch.begin} {batch.end}" and set(digests) == set(there)
@@ -148,10 +133,6 @@ def _digest(batch: Batch, plan: str, name: str, column: Any) -> str:
     return hashlib.sha256(said + values).hexdigest()[:16]
 
 
-def _points(batch: Batch, repeat: int) -> list[int]:
-    return [point for point in range(batch.begin, batch.end) for _ in range(repeat)]
-
-
 def _renamed(names: Iterable[str], statistics: Iterable[str]) -> list[str]:
     """Return the names that columns of before have now: `kurtosis_10` for `kurtosis(span=10)`."""
     longest_first = sorted(statistics, key=len, reverse=True)
@@ -180,14 +161,10 @@ def _is_text(kind: Any) -> bool:
 
 def pyarrow_modules() -> tuple[Any, Any]:
     """Return pyarrow and its reader of Parquet, or say how they are installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise missing("pyarrow") from error
-    return pyarrow, pyarrow.parquet
+    return of_data("pyarrow"), of_data("pyarrow.parquet")
 
 
-def missing(name: str) -> ModuleNotFoundError:
-    """Return the error of a package that is not installed."""
-    return ModuleNotFoundError(f"sweep: {name} is missing: pip install 'kineticsim-env[data]'", name=name)
+def of_data(name: str) -> Any:
+    """Import a module that is installed with `kineticsim-env[data]`."""
+    missing = f"sweep: {name.partition('.')[0]} is missing: pip install 'kineticsim-env[data]'"
+    return load_optional(name, missing)

@@ -27,7 +27,6 @@ class Branch:
     """
 
     def __init__(self, simulator: Ensemble, markets: list[int]) -> None:
-        """Copy these markets."""
         self.config: MarketConfig = simulator.config
         self.markets = markets
         self._sizes = {**simulator.sizes, "M": 1}

@@ -23,9 +23,6 @@ _SIDES = ("bids", "asks")
 _ROUNDED = 0.01  # of a tick: what is left of a price that was a float32, or was divided
 
 
-# A book ---------------------------------------------------------------------------------------------------------------
-
-
 def set_book(
     simulator: Ensemble, bids: Any, asks: Any, tick: float, last_price: Any, fundamental: Any, mask: Any
 ) -> None:
@@ -50,10 +47,9 @@ def set_book(
                "fundamental_price": value, "beat_price": last, "ret": 0}  # fmt: skip
     for name, row in zip(("bid", "ask"), rows, strict=True):
         state[name][chosen] = torch.from_numpy(row).to(simulator.device)
+    numbers |= dict.fromkeys(("quotes", *layout.QUEUE_STATE), 0)
     for name in numbers.keys() & state.keys():
         state[name][chosen] = numbers[name]
-    for name in {"quotes", *layout.QUEUE_STATE} & state.keys():
-        state[name][chosen] = 0
     if "agent_memory" in state:
         seen = {"mid2": mid2, "last_price": last, "fundamental": value} | _best_seen(tables)
         state["agent_memory"][chosen] = _memory(simulator, state, seen)[chosen]
@@ -91,8 +87,7 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
 
 def _middle2(bids: dict[int, int], asks: dict[int, int]) -> int:
     """Return the doubled mid; of a single side twice its best price."""
-    ends = [max(bids)] if bids else []
-    ends += [min(asks)] if asks else []
+    ends = [best(side) for best, side in ((max, bids), (min, asks)) if side]
     if not ends:
         raise ValueError("bids and asks: expected a book with units, got none on either side")
     if len(ends) == 2 and ends[0] >= ends[1]:

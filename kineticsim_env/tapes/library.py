@@ -26,9 +26,7 @@ SIDES = ("buy", "sell")
 WHO = ("noise", "momentum", "maker", "fundamental", "slot", "resting")  # then the classes that users have written
 
 
-def load() -> ctypes.CDLL:
-    """Return the library, compiled once. Raises EngineUnavailable where the C++ engine is not to be had either."""
-    return build.load_tape()
+load = build.load_tape
 
 
 def rows_of(library: ctypes.CDLL, player: int) -> np.ndarray:
@@ -39,8 +37,3 @@ def rows_of(library: ctypes.CDLL, player: int) -> np.ndarray:
         ctypes.memmove(rows.ctypes.data, library.ks_tape_rows(player), rows.nbytes)
     library.ks_tape_forget(player)
     return rows
-
-
-def difference(library: ctypes.CDLL, player: int) -> str:
-    """Return the name of what the tape had otherwise than the engine."""
-    return ctypes.string_at(library.ks_tape_difference(player)).decode()

@@ -97,14 +97,10 @@ def write(
 
 def _units(tick: Any) -> int:
     """Return how many units of LOBSTER's prices a tick is."""
-    if (
-        not is_number(tick)
-        or not 0 < tick < 1e5
-        or abs(tick * UNITS - round(tick * UNITS)) > 1e-6
-        or tick * UNITS < 0.5
-    ):
+    units = tick * UNITS if is_number(tick) and 0 < tick < 1e5 else 0
+    if units < 0.5 or abs(units - round(units)) > 1e-6:
         raise ValueError(f"tick: expected a multiple of 1/10000, at least that, got {show(tick)}")
-    return round(tick * UNITS)
+    return round(units)
 
 
 class _Files:

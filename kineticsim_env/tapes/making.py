@@ -73,20 +73,15 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
         raise ValueError(f"{name}: expected prices, one per interval, got an array of shape {list(array.shape)}")
     intervals = array.shape[-1] if intervals is None else intervals
     if array.dtype.kind == "f":  # as columns of tables are that had a gap before
-        array = _whole(name, array)
+        wrong = not_whole(array)
+        if wrong.size:
+            raise TypeError(f"{name}: expected whole ticks, got {wrong[0]:.10g}: divide by the tick, and round")
+        array = array.astype(np.int64)
     path = host_array(name, array, torch.int32, (intervals,) if array.ndim == 1 else (markets, intervals))
     most = layout.CONSTANTS["kMaxPrice"]
     if not -most <= int(path.min()) <= int(path.max()) <= most:
         raise ValueError(f"{name}: expected -2^30 to 2^30, got {int(path.min())} to {int(path.max())}")
     return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
-
-
-def _whole(name: str, array: np.ndarray) -> np.ndarray:
-    """Return floats that are whole ticks as int64."""
-    wrong = not_whole(array)
-    if wrong.size:
-        raise TypeError(f"{name}: expected whole ticks, got {wrong[0]:.10g}: divide by the tick, and round")
-    return array.astype(np.int64)
 
 
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:

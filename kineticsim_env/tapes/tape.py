@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 _CHUNK = 1 << 19  # rows, about
-_CODED = {"agent_class": "who", "type": "kind", "side": "side", "reason": "reason"}  # columns of few texts
+_COLUMNS = ("interval", "event", "time", "market", "order_id", "agent", "agent_class", "type", "side", "price",
+            "quantity", "marketable", "counterparty_id", "remaining", "reason")  # fmt: skip
+_FIELDS = {"order_id": "order", "counterparty_id": "counterparty", "agent_class": "who", "type": "kind"}  # of rows
 
 
 class Script(NamedTuple):
@@ -94,7 +96,6 @@ class Tape:
         return self._branch.config.is_continuous
 
     def __repr__(self) -> str:
-        """Name what it is of."""
         return f"Tape(markets={self.markets}, intervals={self.intervals})"
 
     # Playing ----------------------------------------------------------------------------------------------------------
@@ -123,9 +124,10 @@ class Tape:
                 if ended == library.STOPPED:
                     raise MarketError(market_stopped(market, engine.t, engine.error))
                 if ended == library.DIFFERS:
+                    name = ctypes.string_at(of.ks_tape_difference(player)).decode()
                     raise RuntimeError(
-                        f"tape: at interval {engine.t} of market {market} {library.difference(of, player)} is not "
-                        "what the C++ engine has, so this tape is wrong; please report it"
+                        f"tape: at interval {engine.t} of market {market} {name} is not what the C++ engine has, so "
+                        "this tape is wrong; please report it"
                     )
                 bar.update(count)
                 if of.ks_tape_count(player) >= _CHUNK:
@@ -160,10 +162,9 @@ class Tape:
     def columns(self) -> dict[str, np.ndarray]:
         """All columns by name, NumPy arrays `[n]`; texts as `U` arrays. Played once, and kept."""
         coded = self._coded()
-        return {name: np.array(self._texts[name])[x] if name in _CODED else x for name, x in coded.items()}
+        return {name: np.array(self._texts[name])[x] if name in self._texts else x for name, x in coded.items()}
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
         return sum(len(part.rows) for part in self._parts)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -214,13 +215,8 @@ class Tape:
 
     def _columns_of(self, markets: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return columns of rows, coded likewise."""
-        event = rows["event"]
-        found = {"interval": rows["interval"], "event": event, "time": self.time(event), "market": markets,
-                 "order_id": rows["order"], "agent": rows["agent"]}  # fmt: skip
-        found |= {name: rows[code] for name, code in _CODED.items() if name != "reason"}
-        found |= {name: rows[name] for name in ("price", "quantity")}
-        found |= {"marketable": rows["marketable"] != 0, "counterparty_id": rows["counterparty"]}
-        found |= {"remaining": rows["remaining"], "reason": rows["reason"]}
+        made = {"time": self.time(rows["event"]), "market": markets, "marketable": rows["marketable"] != 0}
+        found = {name: made[name] if name in made else rows[_FIELDS.get(name, name)] for name in _COLUMNS}
         return {name: np.ascontiguousarray(values) for name, values in found.items()}
 
     def time(self, event: np.ndarray) -> np.ndarray:

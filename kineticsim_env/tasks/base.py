@@ -64,18 +64,7 @@ _OPTIONAL = ("inventory_limit", "max_loss")
 WHOLE = tuple(name for name in MAY_DIFFER if name in _INTEGERS)
 OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners of a market have alike
 # Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
-CHANGEABLE = (
-    "reward",
-    "execution_reward",
-    "mark",
-    "inventory_penalty",
-    "dampening",
-    "idle_penalty",
-    "risk_aversion",
-    "reward_scale",
-    "max_loss",
-    "leftover_penalty",
-)
+CHANGEABLE = ("reward", "execution_reward", "mark", *_NUMBERS)
 
 
 def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int:

@@ -88,9 +88,8 @@ class ExecutionTask(ForBlocks, Task):
 
     ## Starting State
 
-    A warm start: one of `bank_size` markets that ran for `warmup` auctions without learners, chosen by the seed and the
-    episode's number; the side of the block is drawn likewise. The vector environment starts each market's first episode
-    at an elapsed time drawn likewise (`stagger`), with the whole block still to trade.
+    That of `MarketMakingTask`, a warm start. The side of the block is drawn likewise; a first episode that starts at a
+    later time (`stagger`) has the whole block still to trade.
 
     ## Episode End
 

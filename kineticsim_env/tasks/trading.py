@@ -66,29 +66,12 @@ class TradingTask(ForProfit, Task):
 
     ## Rewards
 
-    `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
-
-    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
-      is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
-      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
-      inventory costs, with less noise (examples/studies/rewards). `mark` has no part in it.
-    - `reward="pnl"`: `pnl`.
-    - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
-    - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
-      full.
-    - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
-      if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
-      fills with others count: a learner's own orders never trade with each other.
-
-    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
-    price cannot. Nobody knows it in a real market, and no observation has it unless it is asked to: it is there to
-    train by.
+    Those of `MarketMakingTask`, by the same names: `reward="edge"` (default), `"pnl"`, `"inventory"`, `"asymmetric"` or
+    `"per_unit"`, divided by `reward_scale`; and by the same `mark`.
 
     ## Starting State
 
-    A warm start: one of `bank_size` markets that ran for `warmup` auctions without learners, chosen by the seed and the
-    episode's number; no inventory, no cash, no order. The vector environment starts each market's first episode at an
-    elapsed time drawn likewise (`stagger`), so that a batch is not one slice of the episode.
+    That of `MarketMakingTask`: a warm start, without inventory, cash and order.
 
     ## Episode End
 

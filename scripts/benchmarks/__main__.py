@@ -16,11 +16,7 @@ from scripts.benchmarks import report, suite
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure or report; returns the exit code, as the command line's.
-
-    Args:
-        argv: The words after the program's name; those of the process if None.
-    """
+    """Measure or report; returns the exit code, as the command line's."""
     options = argparse.Namespace()
 
     def work() -> int:

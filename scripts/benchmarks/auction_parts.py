@@ -12,10 +12,8 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from kineticsim_env.runtime import build
-from scripts.benchmarks.instruction_counts import FLAGS, ROOT, SWITCH
+from scripts.benchmarks.instruction_counts import FLAGS, ROOT, library_of, on_one_thread, under_valgrind
 from scripts.pages.provenance import stamped
 
 RECORD = ROOT / "docs" / "benchmarks" / "auction_parts.json"
@@ -128,37 +126,20 @@ def _is_in(names: list[str], part: str) -> bool:
 
 def count(folder: Path) -> dict[str, dict[str, float]]:
     """Return instructions per auction by workload and part."""
-    compiler = build.find_cxx()
-    if compiler is None or any(shutil.which(tool) is None for tool in ("valgrind", "addr2line")):
+    if build.find_cxx() is None or any(shutil.which(tool) is None for tool in ("valgrind", "addr2line")):
         sys.exit("a C++ compiler, valgrind and addr2line are needed")
-    (folder / "switch.cpp").write_text(SWITCH)
-    switch = folder / "switch.so"
-    subprocess.run([*shlex.split(compiler), "-shared", "-fPIC", folder / "switch.cpp", "-o", switch], check=True)
-    environment = {
-        **os.environ,
-        "KINETICSIM_CXXFLAGS": f"{FLAGS[platform.machine()]} -g",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    load = "from kineticsim_env.runtime import build; print(build.load_cpu()._name)"
-    library = subprocess.run(
-        [sys.executable, "-c", load], env=environment, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.split()[-1]
-    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--dump-instr=yes", "--compress-pos=no"]
-    command += [f"--callgrind-out-file={folder / 'counts'}", sys.executable, "-c", _WORK, str(switch)]
-    command += [json.dumps(WORKLOADS), str(MARKETS), str(AUCTIONS), str(WARMUP)]
-    subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
-    found = {}
-    for path in folder.glob("counts.*"):
-        text = path.read_text(errors="replace")
-        if name := re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE):
-            executed = addresses(text, Path(library).name)
-            inlined = chains(library, sorted(executed))
-            parts: collections.Counter = collections.Counter()
-            for address, times in executed.items():
-                parts[part_of(inlined[address])] += times
-            found[name[1]] = {part: round(parts[part] / (MARKETS * AUCTIONS), 1) for part in (*PARTS, REST)}
-    return {name: found[name] for name in WORKLOADS}
+    environment = on_one_thread(f"{FLAGS[platform.machine()]} -g")
+    library, found = library_of(environment), {}
+    arguments = [json.dumps(WORKLOADS), str(MARKETS), str(AUCTIONS), str(WARMUP)]
+    texts = under_valgrind(_WORK, arguments, folder, environment, "--dump-instr=yes", "--compress-pos=no")
+    for name in WORKLOADS:
+        executed = addresses(texts[name], Path(library).name)
+        inlined = chains(library, sorted(executed))
+        parts: collections.Counter = collections.Counter()
+        for address, times in executed.items():
+            parts[part_of(inlined[address])] += times
+        found[name] = {part: round(parts[part] / (MARKETS * AUCTIONS), 1) for part in (*PARTS, REST)}
+    return found
 
 
 def main(words: list[str] | None = None) -> None:

@@ -16,12 +16,7 @@ class Engine:
     """One of the engines."""
 
     def __init__(self, engine: str, threads: int | None = None) -> None:
-        """Choose an engine.
-
-        Args:
-            engine: `"cuda"`, `"cpu"` or `"numpy"`.
-            threads: For `"cpu"`, how many cores it uses; None is all that torch uses.
-        """
+        """Choose `"cuda"`, `"cpu"` or `"numpy"`; `"cpu"` uses so many threads, all that torch uses if None."""
         if engine not in _NAMES:
             raise ValueError(f"engine: expected one of {', '.join(map(repr, _NAMES))}, got {engine!r}")
         if threads is not None and (engine != "cpu" or threads < 1):

@@ -36,13 +36,7 @@ class EnvironmentSteps:
     """`KineticSim/MarketMaking-v0` under random actions, one auction per step, SAME_STEP autoreset."""
 
     def __init__(self, device: str, graph: bool = False, own: bool = False) -> None:
-        """Name it; nothing is allocated.
-
-        Args:
-            device: "cuda" or "cpu".
-            graph: Whether steps are replayed from a CUDA graph.
-            own: Whether the reward is `own_reward`.
-        """
+        """Name it, on "cuda" or "cpu": steps from a CUDA graph or Python, with `own_reward` or the built-in one."""
         self.device, self._graph, self._own = device, graph, own
         words = ["CUDA graph" if graph else "Python", *["CPU"] * (device == "cpu"), *[OWN_REWARD] * own]
         self.name = f"environment ({', '.join(words)})"

@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from kineticsim_env.runtime import build, layout, nvcc
@@ -127,22 +128,43 @@ for task in ("MarketMaking", "Execution"):
 """
 
 
-def executed(library: Path, folder: Path, environment: dict[str, str]) -> dict[str, int]:
-    """Run the workloads under valgrind; return the instructions that each executed."""
+def under_valgrind(
+    work: str, arguments: Sequence[str], folder: Path, environment: dict[str, str], *options: str
+) -> dict[str, str]:
+    """Run a program's text under valgrind, its arguments after the switch's library; return what it dumped by name.
+
+    Raises:
+        FileNotFoundError: The switch cannot be built.
+    """
+    (folder / "switch.cpp").write_text(SWITCH)
+    switch = folder / "switch.so"
+    build_switch = [*shlex.split(build.find_cxx() or ""), "-shared", "-fPIC", folder / "switch.cpp", "-o", switch]
+    if subprocess.run(build_switch, check=False, stderr=subprocess.DEVNULL).returncode:
+        raise FileNotFoundError("valgrind's headers are not found")
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counts'}"]
     done = subprocess.run(
-        [*command, sys.executable, "-c", WORKLOADS, str(library)],
+        [*command, *options, sys.executable, "-c", work, str(switch), *arguments],
         env=environment, cwd=ROOT, check=False, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         sys.exit(f"the workloads did not run under valgrind:\n{done.stderr[-4000:]}")
-    found = {}
-    for path in folder.glob("counts.*"):
-        text = path.read_text(errors="replace")
-        if name := re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE):
-            [total] = re.findall(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)[:1]
-            found[name[1]] = int(total)
-    return dict(sorted(found.items()))
+    texts = (path.read_text(errors="replace") for path in folder.glob("counts.*"))
+    named = ((re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE), text) for text in texts)
+    return {name[1]: text for name, text in named if name}
+
+
+def on_one_thread(flags: str) -> dict[str, str]:
+    """Return the environment of a process whose engine is built with these flags."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {"KINETICSIM_CXXFLAGS": flags, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": path}
+    return {**os.environ, **environment}
+
+
+def library_of(environment: dict[str, str]) -> str:
+    """Build the engine in an environment, as a compiler under valgrind takes long; return its library."""
+    load = "from kineticsim_env.runtime import build; print(build.load_cpu()._name)"
+    done = subprocess.run([sys.executable, "-c", load], env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    return done.stdout.decode().split()[-1]
 
 
 def cpu_counts() -> dict | str:
@@ -153,29 +175,17 @@ def cpu_counts() -> dict | str:
     flag = FLAGS.get(platform.machine())
     if flag is None or shutil.which("valgrind") is None:
         return "valgrind is not found" if flag else f"no flags for {platform.machine()} are known"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "switch.cpp").write_text(SWITCH)
-        library = folder / "switch.so"
-        command = [*shlex.split(compiler), "-shared", "-fPIC", str(folder / "switch.cpp"), "-o", str(library)]
-        if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
-            return "valgrind's headers are not found"
-        environment = {
-            **os.environ,
-            "KINETICSIM_CXXFLAGS": flag,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONHASHSEED": "0",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        }
-        # Built before, as a compiler under valgrind takes long.
-        subprocess.run(
-            [sys.executable, "-c", "from kineticsim_env.runtime import build; build.load_cpu()"],
-            env=environment, cwd=ROOT, check=True,
-        )  # fmt: skip
-        counts = executed(library, folder, environment)
+    environment = on_one_thread(flag)
+    library_of(environment)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            texts = under_valgrind(WORKLOADS, [], Path(folder), environment)
+        except FileNotFoundError as error:
+            return str(error)
+    totals = {name: re.findall(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)[0] for name, text in texts.items()}
     return {
         "compiler": f"{build.compiler_version(compiler)}, {flag}",
-        "counts": {name: {"executed": count} for name, count in counts.items()},
+        "counts": {name: {"executed": int(total)} for name, total in sorted(totals.items())},
     }
 
 

@@ -18,13 +18,7 @@ class Measured:
     """A file of measurements, by what the tables and figures ask for."""
 
     def __init__(self, data: dict[str, Any], write: Callable[[str], str] = str) -> None:
-        """Sort the rows; backends keep the order of the file, ours first.
-
-        Args:
-            data: What the file holds.
-            write: Rewrites a text of the file for where it goes: names and notes may hold characters that have a
-                meaning there.
-        """
+        """Sort the rows of a file; backends keep its order, ours first. `write` makes its texts fit where they go."""
         self.data: dict[str, Any] = rewritten(data, write)
         data = self.data
         self.rows: list[Row] = data["rows"]

@@ -4,16 +4,8 @@ All at L=128 and S=500; agent-events/s, medians of 5 trials. Keys of the inner t
 backends have in our tables.
 """
 
-NUMPY, TORCH, GRAPHS, COMPILE, JAX, NAIVE, KERNEL = (
-    "NumPy",
-    "torch eager",
-    "torch CUDA graphs",
-    "torch.compile",
-    "JAX",
-    "naive CUDA",
-    "paper's kernel",
-)
-BACKENDS = (NUMPY, TORCH, GRAPHS, COMPILE, JAX, NAIVE, KERNEL)
+BACKENDS = ("NumPy", "torch eager", "torch CUDA graphs", "torch.compile", "JAX", "naive CUDA", "paper's kernel")
+NUMPY, TORCH, GRAPHS, COMPILE, JAX, NAIVE, KERNEL = BACKENDS
 DEVICE = "NVIDIA GeForce RTX 5090"
 
 _SWEPT = (NUMPY, TORCH, JAX, NAIVE, KERNEL)

@@ -19,15 +19,7 @@ from scripts.pages.markdown import table
 
 
 def write(path: str | Path, output: str | Path) -> list[Path]:
-    """Write the tables and figures of a file of measurements.
-
-    Args:
-        path: The JSON file.
-        output: A folder; made if it is not there.
-
-    Returns:
-        What was written.
-    """
+    """Write the tables and figures of a file of measurements to a folder; returns what was written."""
     data = load(path)
     plots.require_matplotlib()
     folder = Path(output)

@@ -11,18 +11,7 @@ from kineticsim_env import plots
 from scripts.benchmarks.measured import Measured
 
 _OURS = "#c8452f"
-_COLOURS = (
-    "#1f6fb4",
-    "#2e8b57",
-    "#d98a1c",
-    "#7b5aa6",
-    "#8c564b",
-    "#555555",
-    "#17a2b8",
-    "#b5a40f",
-    "#e377c2",
-    "#9aa5b1",
-)
+_COLOURS = "#1f6fb4 #2e8b57 #d98a1c #7b5aa6 #8c564b #555555 #17a2b8 #b5a40f #e377c2 #9aa5b1".split()
 _MARKERS = "osD^vP*X<>h"
 _PAPER_BARS = ("NumPy", "torch eager")
 

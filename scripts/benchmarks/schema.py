@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Check = Callable[[Any], str | None]
@@ -97,19 +97,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _integer(least: int, most: int) -> Check:
-    def allowed(value: Any) -> str | None:
-        fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        return None if fits else f"a whole number from {least} to {most}"
+def _is(fits: Callable[[Any], bool], words: str) -> Check:
+    return lambda value: None if fits(value) else words
 
-    return allowed
+
+def _integer(least: int, most: int) -> Check:
+    words = f"a whole number from {least} to {most}"
+    return _is(lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most, words)
 
 
 def _between(least: float, most: float, words: str) -> Check:
-    def allowed(value: Any) -> str | None:
-        return None if _is_number(value) and least <= value <= most else words  # NaN is not
-
-    return allowed
+    return _is(lambda value: _is_number(value) and least <= value <= most, words)  # NaN is not
 
 
 def _or_none(inner: Check) -> Check:
@@ -120,35 +118,8 @@ def _or_none(inner: Check) -> Check:
     return allowed
 
 
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "a text"
-
-
-def _list(value: Any) -> str | None:
-    return None if isinstance(value, list) else "a list"
-
-
-def _names(value: Any) -> str | None:
-    return None if isinstance(value, list) and all(isinstance(name, str) for name in value) else "a list of texts"
-
-
-def _texts(value: Any) -> str | None:
-    fits = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-    return None if fits else "an object of texts"
-
-
-def _verdict(value: Any) -> str | None:
-    return None if value is None or isinstance(value, bool) else "true, false or null"
-
-
-def _hash(value: Any) -> str | None:
-    return None if isinstance(value, str) and re.fullmatch("[0-9a-f]{16,}", value) else "a hash in hexadecimal digits"
-
-
-def _seconds(value: Any) -> str | None:
-    return (
-        None if isinstance(value, list) and not any(map(_positive, value)) else f"a list of which each is {_POSITIVE}"
-    )
+def _of_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 _POSITIVE = "a number above 0"
@@ -156,6 +127,19 @@ _count = _integer(1, 2**53)
 _positive = _between(1e-15, 1e30, _POSITIVE)
 _measure = _between(0, 1e30, "a number from 0")
 _real = _between(-1e30, 1e30, "a number")
+_text = _is(lambda value: isinstance(value, str), "a text")
+_list = _is(lambda value: isinstance(value, list), "a list")
+_dict = _is(lambda value: isinstance(value, dict), "an object")
+_names = _is(lambda value: isinstance(value, list) and _of_texts(value), "a list of texts")
+_texts = _is(lambda value: isinstance(value, dict) and _of_texts(value.values()), "an object of texts")
+_verdict = _is(lambda value: value is None or isinstance(value, bool), "true, false or null")
+_hash = _is(
+    lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{16,}", value) is not None,
+    "a hash in hexadecimal digits",
+)
+_seconds = _is(
+    lambda value: isinstance(value, list) and not any(map(_positive, value)), f"a list of which each is {_POSITIVE}"
+)
 _MACHINE: dict[str, tuple[Check, bool]] = {
     **dict.fromkeys(("date", "cpu", "platform"), (_text, True)),
     **dict.fromkeys(("gpu",), (_or_none(_text), True)),
@@ -174,7 +158,7 @@ _ROW: dict[str, tuple[Check, bool]] = {
     "peak_bytes": (_or_none(_measure), True),
     "agrees": (_verdict, True),
     "device": (_or_none(_text), True),
-    "asked": (lambda value: None if isinstance(value, dict) else "an object", True),
+    "asked": (_dict, True),
     **dict.fromkeys(("first_difference", "notes"), (_or_none(_text), True)),
     "oracle": (_or_none(_text), False),
     "digest": (_or_none(_hash), False),

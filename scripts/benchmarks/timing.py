@@ -63,12 +63,7 @@ def trials(backend: Any, steps: int, count: int) -> list[float]:
 
 
 def affordable_steps(backend: Any, steps: int, seconds: float) -> tuple[int, float]:
-    """Find how many of `steps` auctions the backend runs in some seconds.
-
-    Args:
-        backend: Prepared, and not yet run.
-        steps: How many are wanted.
-        seconds: What one run may take.
+    """Find how many of `steps` auctions a backend that is prepared, and not yet run, does in some seconds.
 
     Returns:
         The number of steps, from 1, and the seconds of the very first call, of one auction.

@@ -48,15 +48,7 @@ ALSO = {
     "make": ("envs", "policy"),
 }
 _SIGNATURE = re.compile(r"unexpected keyword argument|missing \d+ required|positional argument|multiple values for")
-_CHANGES_FOR_GOOD = (
-    "set_task",
-    "set_scenarios",
-    "set_parameters",
-    "set_book",
-    "load_state_dict",
-    "step_async",
-    "specialise",
-)
+_CHANGES_FOR_GOOD = "set_task set_scenarios set_parameters set_book load_state_dict step_async specialise".split()
 _worlds: dict[str, tuple[World, list[Target]]] = {}
 
 
@@ -146,8 +138,7 @@ def judge(error: BaseException, wrong: list[str]) -> str:
 
 def place(error: BaseException) -> str:
     """Return where in the package an error came from."""
-    frame = _deepest(error)
-    return frame or "no line of the package"
+    return _deepest(error) or "no line of the package"
 
 
 def _deepest(error: BaseException) -> str | None:

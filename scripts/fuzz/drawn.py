@@ -68,10 +68,7 @@ SETTINGS: dict[str, list[Any]] = {
 def config(rng: np.random.Generator, markets: int | None = None, **changes: Any) -> ks.MarketConfig:
     """Return a small market of any sort, with added agents or without; fields that no market can have are drawn anew.
 
-    Args:
-        rng: Of the draws.
-        markets: So many values of some fields, one per market; None is one market.
-        **changes: Fields that are said.
+    With `markets`, some fields have so many values, one per market; `changes` are fields that are said.
     """
     while True:
         try:

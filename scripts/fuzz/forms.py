@@ -32,8 +32,8 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         _environment(pair, rng, sort)
 
 
-def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable, plain: Callable) -> Any:
-    """Call the one under test with a form and the oracle with plain values; return both results, None if refused."""
+def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable, plain: Callable) -> None:
+    """Call the one under test with a form and the oracle with plain values, and compare unless it is refused."""
     what = f"{name}({', '.join(form[2] for form in forms)}) on {pair.engine}"
     before = pair.state()
     try:
@@ -42,26 +42,20 @@ def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable,
         pairs.compare(pairs.tensors_of(pair.under_test), before, f"{what} was refused")
         if forms and all(form[2] in shapes.TAKEN for form in forms) and not _refused_too(pair, plain):
             raise Failure(f"{what} was refused: {error}", key=(name, "refused", str(error)[:25])) from error
-        return None
+        return
     except gym.error.ResetNeeded:
-        return None
+        return
     except Exception as error:
         pairs.forget_pair(pair)
         raise Failure(f"{what}: {type(error).__name__} {str(error)[:200]}", key=(name, type(error).__name__)) from error
-    try:
-        wanted = plain(pair.oracle)
-    except (TypeError, ValueError, gym.error.ResetNeeded) as error:
-        pairs.forget_pair(pair)
-        raise Failure(f"{what} was taken, but plain values are refused: {error}", key=(name, "taken")) from error
-    if not pairs.same(got, wanted):
-        pairs.forget_pair(pair)
-        raise Failure(f"{what} gives other results", key=(name, "results", forms[0][2] if forms else ""))
-    try:
+    with pairs.forgetting(pair):
+        try:
+            wanted = plain(pair.oracle)
+        except (TypeError, ValueError, gym.error.ResetNeeded) as error:
+            raise Failure(f"{what} was taken, but plain values are refused: {error}", key=(name, "taken")) from error
+        if not pairs.same(got, wanted):
+            raise Failure(f"{what} gives other results", key=(name, "results", forms[0][2] if forms else ""))
         pair.check_equal(what)
-    except Failure:
-        pairs.forget_pair(pair)
-        raise
-    return got
 
 
 def _refused_too(pair: pairs.Pair, plain: Callable) -> bool:
@@ -89,6 +83,15 @@ def _mask(rng: np.random.Generator, markets: int, live: list[torch.Tensor]) -> s
     return None if rng.random() < 0.3 else shapes.draw(rng.random(markets) < 0.5, rng, live)
 
 
+def _reset(
+    pair: pairs.Pair, rng: np.random.Generator, name: str, markets: int, live: list[torch.Tensor], call: Callable
+) -> None:
+    both = _seeds(rng, markets, live), _mask(rng, markets, live)
+    given, plain = ([form and form[which] for form in both] for which in (0, 1))
+    forms = [form for form in both if form]
+    _try(pair, name, forms, lambda thing: call(thing, *given), lambda thing: call(thing, *plain))
+
+
 # Simulators -----------------------------------------------------------------------------------------------------------
 
 
@@ -108,12 +111,7 @@ def _simulator(pair: pairs.Pair, rng: np.random.Generator) -> None:
         form = _quotes(rng, sim, int(rng.integers(0, 4)))
         _try(pair, "rollout", [form], *_both(lambda s, q: tuple(s.rollout(q, auctions, pairs.SERIES)), form))
     else:
-        live = list(sim.tensors.values())
-        seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
-        forms = [form for form in (seeds, mask) if form is not None]
-        given = [None if form is None else form[0] for form in (seeds, mask)]
-        plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
-        _try(pair, "reset", forms, lambda s: s.reset(*given), lambda s: s.reset(*plain))
+        _reset(pair, rng, "reset", sim.num_markets, list(sim.tensors.values()), lambda s, *given: s.reset(*given))
 
 
 def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable, Callable]:
@@ -140,7 +138,7 @@ def _environment(pair: pairs.Pair, rng: np.random.Generator, sort: str) -> None:
     if sort == "vector":
         live.append(env.observation)
     if sort in ("vector", "batched") and rng.random() < 0.25:
-        _reset_some(pair, rng, f"{sort} reset", live)
+        _reset(pair, rng, f"{sort} reset", env.num_envs, live, _reset_some)
     elif sort == "batched":
         spaces = env.single_action_spaces
         forms = {name: _action(rng, spaces[name], tuple(rows.shape), live) for name, rows in env._given.items()}
@@ -155,16 +153,8 @@ def _environment(pair: pairs.Pair, rng: np.random.Generator, sort: str) -> None:
         _try(pair, f"{sort} step", [form], *_both(lambda e, a: copied(e.step(a)), form))
 
 
-def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: list[torch.Tensor]) -> None:
-    markets = pair.under_test.num_envs
-    seeds, mask = _seeds(rng, markets, live), _mask(rng, markets, live)
-    forms = [form for form in (seeds, mask) if form is not None]
-
-    def reset(env: Any, which: int) -> Any:
-        seed: Any = None if seeds is None else seeds[which]
-        return copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
-
-    _try(pair, name, forms, lambda env: reset(env, 0), lambda env: reset(env, 1))
+def _reset_some(env: Any, seed: Any, mask: Any) -> Any:
+    return copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask}))
 
 
 def _try_dict(pair: pairs.Pair, name: str, forms: dict[str, shapes.Form]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -31,31 +32,30 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     before = pair.state()
     # The oracle gets what the others were before the first load, which changes what is live in it.
     values = {name: value.detach().clone() if _is_plain(value) else value for name, value in saved.items()}
-    try:
+    with _no_other_error(pair, f"{what}: ", "load"):
         done = moves.together(
             pair, what, lambda thing: thing.load_state_dict(_own(saved) if thing is pair.under_test else values)
         )
-    except Failure:
-        raise
-    except Exception as error:
-        pairs.forget_pair(pair)
-        raise Failure(
-            f"{what}: {type(error).__name__} {str(error)[:200]}", key=("load", type(error).__name__)
-        ) from error
     if done[0]:
         if done[0] not in ("TypeError", "ValueError"):
             raise Failure(f"{what}: {done[0]} {done[1]}", key=("load", done[0]))
         pairs.compare(pairs.tensors_of(pair.under_test), before, f"{what} was refused")
         return
-    try:
+    with pairs.forgetting(pair, [what], "after a load"), _no_other_error(pair, "", "error"):
         for _ in range(int(rng.integers(1, 3))):
             moves.advance(pair, rng, changed=True)
-    except Failure as failure:
-        pairs.forget_pair(pair)
-        raise Failure(f"{what}, then {failure}", key=("after a load", *failure.key)) from failure
+
+
+@contextlib.contextmanager
+def _no_other_error(pair: pairs.Pair, told: str, key: str) -> Generator[None]:
+    """Make a failure of any error but a failure."""
+    try:
+        yield
+    except Failure:
+        raise
     except Exception as error:
         pairs.forget_pair(pair)
-        raise Failure(f"{what}, then {type(error).__name__} {error}", key=("after", type(error).__name__)) from error
+        raise Failure(f"{told}{type(error).__name__} {str(error)[:200]}", key=(key, type(error).__name__)) from error
 
 
 def _own(saved: State) -> State:
@@ -77,16 +77,14 @@ def _change(saved: State, pair: pairs.Pair, rng: np.random.Generator) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    return (
-        type(value) is torch.Tensor
-        and value.layout == torch.strided
-        and value.device.type == "cpu"
-        and _size(value) > 0
-    )
+    if type(value) is not torch.Tensor or value.is_nested or value.is_quantized:
+        return False
+    return value.layout == torch.strided and value.device.type == "cpu" and value.numel() > 0
 
 
-def _size(value: torch.Tensor) -> int:
-    return 0 if value.is_nested or value.is_quantized else value.numel()
+def _alike(value: torch.Tensor, others: State) -> list[Any]:
+    """Return the names of tensors of the same dtype and shape."""
+    return [name for name, other in others.items() if other.dtype == value.dtype and other.shape == value.shape]
 
 
 def _some(value: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
@@ -138,14 +136,8 @@ def _markets(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator
 
 
 def _swap(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> str:
-    like = [
-        other
-        for other, value in saved.items()
-        if type(other) is str
-        and _is_plain(value)
-        and value.dtype == saved[name].dtype
-        and value.shape == saved[name].shape
-    ]
+    plain = {key: value for key, value in saved.items() if type(key) is str and _is_plain(value)}
+    like = _alike(saved[name], plain)
     other = str(rng.choice(like)) if like else name
     saved[name], saved[other] = saved[other], saved[name]
     return f"swapped with {other}"
@@ -175,13 +167,9 @@ def _full(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -
 
 def _shape(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> None:
     value = saved[name]
-    saved[name] = (
-        value[:-1],
-        value[None],
-        value[..., None],
-        value.flatten(),
-        value.mT if value.dim() > 1 else value[:0],
-    )[int(rng.integers(5))].clone()
+    turned = value.mT if value.dim() > 1 else value[:0]
+    shapes = (value[:-1], value[None], value[..., None], value.flatten(), turned)
+    saved[name] = shapes[int(rng.integers(5))].clone()
 
 
 def _dtype(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> None:
@@ -217,7 +205,7 @@ def _strides(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator
 def _live(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> str:
     """Hand over a live tensor, itself or in another order of markets, or under another name."""
     live = pairs.tensors_of(pair.under_test)
-    like = [key for key, value in live.items() if value.dtype == saved[name].dtype and value.shape == saved[name].shape]
+    like = _alike(saved[name], live)
     if not like:
         return "as it is"
     other = str(rng.choice(like))

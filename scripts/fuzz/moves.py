@@ -39,38 +39,27 @@ def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
 def together(pair: pairs.Pair, name: str, call: Callable[[Any], Any]) -> tuple[str, Any]:
     """Make the same call on both, and compare what comes of it and the states after it."""
     got, wanted = (outcome(lambda thing=thing: call(thing)) for thing in pair.both)
-    if got[0] != wanted[0]:
-        pairs.forget_pair(pair)
-        raise Failure(
-            f"{name}: {pair.engine} gives {got[0] or 'results'}, numpy {wanted[0] or 'results'}: "
-            f"{(got if got[0] else wanted)[1]}",
-            key=(name.split("(")[0], got[0], wanted[0]),
-        )
-    if not got[0] and not pairs.same(got[1], wanted[1]):
-        pairs.forget_pair(pair)
-        raise Failure(f"{name}: other results on {pair.engine}", key=(name.split("(")[0], "results"))
-    try:
+    short = name.split("(")[0]
+    with pairs.forgetting(pair):
+        if got[0] != wanted[0]:
+            said = f"{pair.engine} gives {got[0] or 'results'}, numpy {wanted[0] or 'results'}"
+            raise Failure(f"{name}: {said}: {(got if got[0] else wanted)[1]}", key=(short, got[0], wanted[0]))
+        if not got[0] and not pairs.same(got[1], wanted[1]):
+            raise Failure(f"{name}: other results on {pair.engine}", key=(short, "results"))
         pair.check_equal(name)
-    except Failure:
-        pairs.forget_pair(pair)
-        raise
     return got
 
 
 def clear(pair: pairs.Pair) -> None:
     """Clear error words that a case before may have left, as a reset would raise them."""
     for thing in pair.both:
-        simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
-        simulator.tensors["error"].zero_()
+        pairs.simulator_of(thing).tensors["error"].zero_()
 
 
 def start(pair: pairs.Pair, rng: np.random.Generator) -> None:
     """Reset both with one seed; what a case left before is not this one's affair."""
-    try:
+    with pairs.forgetting(pair):
         start_over(pair, rng)
-    except Failure:
-        pairs.forget_pair(pair)
-        raise
 
 
 def start_over(pair: pairs.Pair, rng: np.random.Generator) -> None:
@@ -79,10 +68,9 @@ def start_over(pair: pairs.Pair, rng: np.random.Generator) -> None:
     clear(pair)
     for thing in pair.both:
         thing.reset(seed=seed)
-    live = [pairs.tensors_of(thing) for thing in pair.both]
-    for name in ("final_observation",):  # the next step writes it
-        if name in live[0]:
-            live[0][name].copy_(live[1][name])
+    mine, other = (pairs.tensors_of(thing) for thing in pair.both)
+    if "final_observation" in mine:  # the next step writes it
+        mine["final_observation"].copy_(other["final_observation"])
     pair.check_equal("reset()")
 
 

@@ -46,17 +46,14 @@ def _compiler() -> str:
     return done.stdout.splitlines()[0] if done.stdout else found
 
 
-def _versions() -> list[str]:
-    return [f"NumPy {np.__version__}", f"torch {torch.__version__}"]
-
-
 def facts(result: Result, seed: int, sanitized: bool, arguments: list[str]) -> dict[str, Any]:
     """Return what a run did and on what, for a JSON file."""
+    versions = f"NumPy {np.__version__}", f"torch {torch.__version__}"
     return {
         "command": shlex.join(["python", "-m", "scripts.fuzz", *arguments]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "versions": ", ".join([f"Python {platform.python_version()}", *_versions(), _compiler()]),
+        "versions": f"Python {platform.python_version()}, {', '.join(versions)}, {_compiler()}",
         "sources": build.source_hash()[:12],
         "sanitizers": sanitized,
         "first seed": seed,

@@ -6,7 +6,7 @@ There are few different ones, numbered, as opening one takes longer than a case;
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -71,6 +71,23 @@ def forget_pair(pair: Pair) -> None:
     """Open this one anew the next time: something may have gone wrong with it."""
     for key in [key for key, other in _open.items() if other is pair]:
         del _open[key]
+
+
+@contextlib.contextmanager
+def forgetting(pair: Pair, told: Sequence[str] = (), *key: str) -> Generator[None]:
+    """Open a pair anew the next time where a check fails, and say what was done before it."""
+    try:
+        yield
+    except Failure as failure:
+        forget_pair(pair)
+        if not told:
+            raise
+        raise Failure(f"{'; '.join(told)}, then {failure}", key=(*key, *failure.key)) from failure
+
+
+def simulator_of(thing: Any) -> ks.Simulator:
+    """Return the markets of an environment, or the simulator itself."""
+    return thing if isinstance(thing, ks.Simulator) else thing.core.simulator
 
 
 def tensors_of(thing: Any) -> dict[str, torch.Tensor]:
@@ -166,13 +183,9 @@ def random_levers(rng: np.random.Generator) -> dict[str, Any]:
 
 def random_regimes(rng: np.random.Generator, moves: bool) -> dict[str, Any]:
     """Return regimes, of which some change much; `moves`: the fundamental may move."""
-    changes: list[dict[str, Any]] = [
-        {},
-        {"noise_spread": 20, "max_order_qty": 2},
-        {"cancel_prob": 0.9, "market_order_prob": 0.9, "taker_offset": 2},
-    ]
-    if moves:
-        changes.append({"walk_prob": 1.0, "jump_prob": 0.5, "jump_size": 30})
+    changes: list[dict[str, Any]] = [{}, {"noise_spread": 20, "max_order_qty": 2}]
+    changes.append({"cancel_prob": 0.9, "market_order_prob": 0.9, "taker_offset": 2})
+    changes += [{"walk_prob": 1.0, "jump_prob": 0.5, "jump_size": 30}] * moves
     chosen = [changes[int(i)] for i in rng.integers(len(changes), size=int(rng.integers(1, 4)))]
     return {"regimes": chosen, "regime_switch_prob": float(rng.choice([0.0, 0.3, 1.0]))}
 

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -86,8 +86,8 @@ def _record(rng: np.random.Generator) -> bytes:
     pair = _pair(rng)
     moves.start(pair, rng)
     thing = pair.under_test
-    sim = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
-    engine: NativeEngine = sim.engine
+    sim = pairs.simulator_of(thing)
+    engine = cast(NativeEngine, sim.engine)
     given, mode, decisions = _arguments(thing, sim, rng)
     launch = layout.Launch()
     ctypes.memmove(ctypes.addressof(launch), ctypes.addressof(engine._struct), ctypes.sizeof(launch))

@@ -72,7 +72,7 @@ class _Shard:
     ) -> None:
         self.kind, self.first, self.step, self.count = kind, first, step, count
         self.stop = time.monotonic() + seconds
-        self.environment = environment
+        self._where: dict[str, Any] = {"env": environment, "cwd": ROOT}
         self.done = 0
 
     def run(self, tell: Callable[[str, Any], None]) -> None:
@@ -81,13 +81,10 @@ class _Shard:
             self._run_child(tell)
 
     def _run_child(self, tell: Callable[[str, Any], None]) -> None:
-        begin = self.first + self.done * self.step
-        numbers = [begin, self.step, self.count - self.done, max(1.0, self.stop - time.monotonic())]
+        begin, left = self.first + self.done * self.step, max(1.0, self.stop - time.monotonic())
         with tempfile.TemporaryFile("w+") as errors:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "scripts.fuzz.run", self.kind, *map(str, numbers)],
-                env=self.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
+            command = self._command(begin, self.step, self.count - self.done, left)
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, **self._where)
             ended, seed = self._listen(child, tell)
             if not ended:
                 errors.seek(0)
@@ -99,13 +96,13 @@ class _Shard:
                 key = (report.split("==ERROR: ")[-1].split("0x")[0], where)
                 tell("found", Found(self.kind, seed, f"{report} {where}".strip(), key, self._dies_alone(seed)))
 
+    def _command(self, *numbers: float) -> list[str]:
+        return [sys.executable, "-m", "scripts.fuzz.run", self.kind, *map(str, numbers)]
+
     def _dies_alone(self, seed: int) -> bool:
-        numbers = [seed, 1, 1, 60.0]
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "scripts.fuzz.run", self.kind, *map(str, numbers)],
-                env=self.environment, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
-            )  # fmt: skip
+            command = self._command(seed, 1, 1, 60.0)
+            done = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE, **self._where)
         except subprocess.TimeoutExpired:
             return True
         return done.returncode != 0
@@ -160,15 +157,9 @@ def run(
     sanitized: bool = True,
     tell: Callable[[str, Any], None] = lambda what, value: None,
 ) -> Result:
-    """Play cases of several kinds.
+    """Play so many cases of each kind from the first seed on, each kind for at most so many seconds.
 
-    Args:
-        counts: How many of each kind.
-        first: The first seed.
-        seconds: At most so long for a kind; no limit if None.
-        jobs: Processes at a time.
-        sanitized: Whether sanitizers watch the C++ engine.
-        tell: Hears of every case ("case", kind) and of every new failure ("found", Found).
+    `jobs` processes play at a time. `tell` hears of every case ("case", kind) and every new failure ("found", Found).
     """
     result = Result(dict.fromkeys(counts, 0), [], 0.0)
     lock = threading.Lock()

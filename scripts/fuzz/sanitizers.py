@@ -45,12 +45,7 @@ def runtime(name: str) -> str | None:
 
 
 def child_environment(sanitized: bool, threads: int = 3) -> dict[str, str]:
-    """Return the environment of a child whose C++ engine is watched, or is not.
-
-    Args:
-        sanitized: Whether it is.
-        threads: Of the engine.
-    """
+    """Return the environment of a child whose C++ engine, of so many threads, is watched, or is not."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),

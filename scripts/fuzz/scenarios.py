@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.tasks.base import CHANGEABLE, CHOICES
 from scripts.fuzz import moves, pairs
-from scripts.fuzz.kinds import Failure
 
 aside = pairs.aside
-_saved: dict[int, Any] = {}
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
@@ -19,40 +18,36 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     pair = pairs.random_env(int(rng.integers(2 * pairs.DIFFERENT)), engines[int(rng.integers(len(engines)))])
     told: list[str] = []
     saved: list[dict[str, Any]] = []
-    try:
+    with pairs.forgetting(pair, told, "scenarios"):
         moves.start_over(pair, rng)
         for _ in range(int(rng.integers(2, 6))):
             told.append(_move(pair, rng, saved))
-    except Failure as failure:
-        pairs.forget_pair(pair)
-        raise Failure(f"{'; '.join(told)}; then {failure}", key=("scenarios", *failure.key)) from failure
 
 
 def _move(pair: pairs.Pair, rng: np.random.Generator, saved: list[dict[str, Any]]) -> str:
-    kind = int(rng.integers(9))
-    markets = pair.under_test.num_envs
+    kind, markets = int(rng.integers(9)), pair.under_test.num_envs
+
+    def made(name: str, given: Any, call: Callable[[Any], Any]) -> str:
+        return f"{name}({given}) {moves.together(pair, f'{name}({given})', call)[0]}"
+
     if kind <= 2:
         moves.advance(pair, rng)
         return "step"
     if kind == 3:
         table = random_table(rng)
-        done = moves.together(pair, f"set_scenarios({table})", lambda env: env.set_scenarios(table))
-        return f"set_scenarios({table}) {done[0]}"
+        return made("set_scenarios", table, lambda env: env.set_scenarios(table))
     if kind == 4:
         changes = random_task(rng)
-        done = moves.together(pair, f"set_task({changes})", lambda env: env.set_task(**changes))
-        return f"set_task({changes}) {done[0]}"
+        return made("set_task", changes, lambda env: env.set_task(**changes))
     if kind == 5:
         saved.append((pair.under_test if rng.random() < 0.5 else pair.oracle).state_dict())
         return "state_dict()"
     if kind == 6 and saved:
         state = saved[int(rng.integers(len(saved)))]
-        done = moves.together(pair, "load_state_dict()", lambda env: env.load_state_dict(state))
-        return f"load_state_dict() {done[0]}"
+        return made("load_state_dict", "", lambda env: env.load_state_dict(state))
     if kind == 7:
         weights = random_weights(rng)
-        done = moves.together(pair, f"weights({weights})", lambda env: env.set_scenario_weights(weights))
-        return f"set_scenario_weights({weights}) {done[0]}"
+        return made("set_scenario_weights", weights, lambda env: env.set_scenario_weights(weights))
     mask = rng.random(markets) < 0.5
     seed = [None, int(rng.integers(2**40)), rng.integers(-(2**62), 2**62, markets)][int(rng.integers(3))]
     options: dict[str, Any] = {"reset_mask": mask} if rng.random() < 0.6 else {}

@@ -132,36 +132,24 @@ def _by_target(target: Target, name: str, w: World) -> Any:
         return MARKETS
     if name == "saved":
         return w[owner].state_dict()
-    if name == "shape":
-        return (4,)
     if name == "config" and short == "Simulator":
         return small_config()
     if name == "slots" and short == "liquidate":
         return None
-    if name == "rows":
-        return torch.ones(MARKETS, 4)
     if name == "name" and short == "parameter":
         return "fee"
     if name == "name" and short == "preset":
         return "trading"
-    if name == "agent":
-        return "maker_0"
     if name == "quotes":
         if short == "tape":
             return np.zeros((1, 1, 2, 4), np.int32) if "without slots" not in owner else None
         return np.zeros((2, MARKETS, 2, 4) if short == "rollout" else (MARKETS, 2, 4), np.int32)
     if name == "mask" and owner == "RunningMeanStd":
         return torch.ones(MARKETS, dtype=torch.bool)
-    if name == "scenarios":
-        return sized_config(fee=[1, 2, 3])
     if name == "randomise" and owner != "vector random" and short != "make_scenarios":
         return _ABSENT
     if name == "weights":
         return np.ones(3) if owner == "vector random" else _ABSENT
-    if name == "learners":
-        return {"maker": 1, "trader": 1}
-    if name == "grid":
-        return {"half_spread": [1.0, 2.0]}
     if name == "make":
         return policies.FixedSpread if short == "grid_search" else lambda: w["evaluation MarketMaking"]
     return _ABSENT
@@ -241,7 +229,12 @@ _BY_NAME: dict[str, Callable[[World], Any]] = {
     "autoreset": lambda w: 1,
     "stagger": lambda w: False,
     "bank_owner": lambda w: 0,
-    "scenarios": lambda w: 0,
+    "scenarios": lambda w: sized_config(fee=[1, 2, 3]),
+    "shape": lambda w: (4,),
+    "rows": lambda w: torch.ones(MARKETS, 4),
+    "agent": lambda w: "maker_0",
+    "learners": lambda w: {"maker": 1, "trader": 1},
+    "grid": lambda w: {"half_spread": [1.0, 2.0]},
     "bid_offset": lambda w: torch.ones(MARKETS),
     "ask_offset": lambda w: torch.ones(MARKETS),
     "bid_qty": lambda w: torch.ones(MARKETS),

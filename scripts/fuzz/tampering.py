@@ -51,20 +51,17 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         pairs.forget_pair(pair)
         text = f"{'; '.join(told)}, then reset(seed={seed}): {type(error).__name__} {str(error)[:200]}"
         raise Failure(text, key=("reset after tampering", type(error).__name__)) from error
-    try:
+    with pairs.forgetting(pair, told, "after tampering"):
         moves.start_over(pair, rng)
         moves.advance(pair, rng)
-    except Failure as failure:
-        pairs.forget_pair(pair)
-        raise Failure(f"{'; '.join(told)}, then {failure}", key=("after tampering", *failure.key)) from failure
 
 
 def _live(thing: Any) -> dict[str, torch.Tensor]:
     """Return the live tensors that anyone can reach."""
-    simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
-    found = {name: simulator.tensors[name] for name in simulator.tensors}
+    simulator = pairs.simulator_of(thing)
+    found = dict(simulator.tensors)
     if simulator is not thing:
-        found |= {f"core {name}": thing.core.tensors[name] for name in thing.core.tensors}
+        found |= {f"core {name}": tensor for name, tensor in thing.core.tensors.items()}
         if thing.core.live_task.scenarios is None:
             del found["core scenario"]  # nothing writes it then, nor reads it
         found["fills"] = thing.core.fills
@@ -141,22 +138,21 @@ def _replace(thing: Any, rng: np.random.Generator) -> str:
 
 
 def _in_dict(thing: Any, name: str, tensor: torch.Tensor | None) -> None:
-    simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
-    where = thing.core.tensors if name.startswith("core ") else simulator.tensors
+    where: Any = thing.core.tensors if name.startswith("core ") else pairs.simulator_of(thing).tensors
     if name.removeprefix("core ") in where:
         where[name.removeprefix("core ")] = tensor
 
 
 def _call(thing: Any, rng: np.random.Generator, told: list[str]) -> None:
     """Call something; the errors that tampering may lead to are in order."""
-    sim = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+    sim = pairs.simulator_of(thing)
     calls: dict[str, Callable[[], Any]] = {
-        "reset()": lambda: thing.reset(),
-        "state_dict()": lambda: thing.state_dict(),
+        "reset()": thing.reset,
+        "state_dict()": thing.state_dict,
         "load_state_dict()": lambda: thing.load_state_dict(thing.state_dict()),
         "run": lambda: sim.run(2, pairs.SERIES),
         "mid2": lambda: (sim.mid2, sim.last_price),
-        "check_errors()": lambda: sim.check_errors(),
+        "check_errors()": sim.check_errors,
         "branch()": lambda: sim.branch().run(1),
     }
     calls |= dict.fromkeys(("step 0", "step 1"), lambda: moves.step(thing, rng))

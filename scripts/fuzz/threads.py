@@ -5,6 +5,7 @@ What comes of it is what some order of the calls one after another gives; a call
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -65,33 +66,26 @@ def _equal_calls(rng: np.random.Generator, engine: str) -> None:
 
     def work() -> None:
         for _ in range(times):
-            try:
+            with contextlib.suppress(*REFUSALS):
                 call(thing)
-            except REFUSALS:
-                continue
-            with lock:
-                made[0] += 1
+                with lock:
+                    made[0] += 1
 
     def look() -> None:
         for _ in range(times):
-            try:
+            with contextlib.suppress(*REFUSALS):
                 copies.append(thing.state_dict())
-            except REFUSALS:
-                continue
 
     _together([work] * threads + ([look] if rng.random() < 0.5 else []))
     states = [pair.oracle.state_dict()]
     for _ in range(made[0]):
         call(pair.oracle)
         states.append(pair.oracle.state_dict())
-    try:
+    with pairs.forgetting(pair):
         pair.check_equal(f"equal calls ({made[0]} in {threads} threads)")
         for copy in copies:
             if not any(pairs.same(copy, state) for state in states):
                 raise Failure("a state_dict() beside calls of other threads is no state that there was", key=("copy",))
-    except Failure:
-        pairs.forget_pair(pair)
-        raise
 
 
 def _one_call(thing: Any, rng: np.random.Generator) -> Callable[[Any], Any]:
@@ -114,34 +108,29 @@ def _any_calls(rng: np.random.Generator, engine: str) -> None:
     moves.start(pair, rng)
     thing = pair.under_test
     saved = thing.state_dict()
-    sim = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+    sim = pairs.simulator_of(thing)
     seeds = [int(seed) for seed in rng.integers(0, 2**63, 4)]
 
     def work(seed: int) -> None:
         own = np.random.default_rng(seed)
         calls = [
             lambda: moves.step(thing, own),
-            lambda: thing.reset(),
+            thing.reset,
             lambda: thing.reset(seed=3),
-            lambda: thing.state_dict(),
+            thing.state_dict,
             lambda: thing.load_state_dict(saved),
             lambda: (sim.mid2, sim.last_price),
-            lambda: sim.check_errors(),
+            sim.check_errors,
             lambda: sim.run(1),
         ]
         for _ in range(3):
-            try:
+            with contextlib.suppress(*REFUSALS):
                 calls[int(own.integers(len(calls)))]()
-            except REFUSALS:
-                continue
 
     _together([lambda seed=seed: work(seed) for seed in seeds])
-    try:
+    with pairs.forgetting(pair, ["calls of several threads"], "any calls"):
         moves.start_over(pair, rng)
         moves.advance(pair, rng)
-    except Failure as failure:
-        pairs.forget_pair(pair)
-        raise Failure(f"after calls of several threads, {failure}", key=("any calls", *failure.key)) from failure
 
 
 def _apart(rng: np.random.Generator, engine: str) -> None:
@@ -160,8 +149,5 @@ def _apart(rng: np.random.Generator, engine: str) -> None:
     for pair, call in zip(chosen.values(), calls, strict=True):
         for _ in range(3):
             call(pair.oracle)
-        try:
+        with pairs.forgetting(pair):
             pair.check_equal("a thread each")
-        except Failure:
-            pairs.forget_pair(pair)
-            raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import fractions
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ def _sparse_rows() -> torch.Tensor:
     return torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), torch.ones(2), size=(2, 2))
 
 
+def _as_written(texts: str) -> dict[str, Callable[[], Any]]:
+    """Return values whose names are their source, with semicolons between."""
+    names = {"nan": float("nan"), "inf": float("inf")}
+    return {text: functools.partial(eval, text, names) for text in texts.split("; ")}
+
+
 WRONG: dict[str, Callable[[], Any]] = {
     # Nothing and text
     "None": lambda: None,
@@ -60,29 +67,10 @@ WRONG: dict[str, Callable[[], Any]] = {
     "bytearray": lambda: bytearray(8),
     "memoryview": lambda: np.arange(3).data,
     # Numbers
-    "-1": lambda: -1,
-    "0": lambda: 0,
-    "1": lambda: 1,
-    "7": lambda: 7,
-    "2**31 - 1": lambda: 2**31 - 1,
-    "2**31": lambda: 2**31,
-    "2**62": lambda: 2**62,
-    "2**63": lambda: 2**63,
-    "2**64": lambda: 2**64,
-    "-2**63": lambda: -(2**63),
-    "-2**63 - 1": lambda: -(2**63) - 1,
-    "10**400": lambda: 10**400,
-    "0.5": lambda: 0.5,
-    "1.0": lambda: 1.0,
-    "-0.0": lambda: -0.0,
-    "nan": lambda: float("nan"),
-    "inf": lambda: float("inf"),
-    "-inf": lambda: float("-inf"),
-    "1e308": lambda: 1e308,
-    "5e-324": lambda: 5e-324,
-    "True": lambda: True,
-    "False": lambda: False,
-    "1j": lambda: 1j,
+    **_as_written(
+        "-1; 0; 1; 7; 2**31 - 1; 2**31; 2**62; 2**63; 2**64; -2**63; -2**63 - 1; 10**400; 0.5; 1.0; -0.0; nan; inf; "
+        "-inf; 1e308; 5e-324; True; False; 1j"
+    ),
     "Decimal": lambda: decimal.Decimal("1.5"),
     "Decimal nan": lambda: decimal.Decimal("sNaN"),
     "Fraction": lambda: fractions.Fraction(1, 3),
@@ -96,21 +84,12 @@ WRONG: dict[str, Callable[[], Any]] = {
     "np.datetime64": lambda: np.datetime64("2020-01-01"),
     "NaT": lambda: np.timedelta64("NaT"),
     # Containers
-    "[]": lambda: [],
-    "[None]": lambda: [None],
-    "[1, 2, 3]": lambda: [1, 2, 3],
-    "[nan]": lambda: [float("nan")],
-    "['x']": lambda: ["x"],
-    "[[]]": lambda: [[]],
+    **_as_written("[]; [None]; [1, 2, 3]; [nan]; ['x']; [[]]"),
     "ragged": lambda: [[1], [2, 3]],
     "recursive": _recursive,
     "[2**70]": lambda: [2**70, 1, 2],
     "deep": lambda: [[[[[[[[[[1]]]]]]]]]],
-    "()": lambda: (),
-    "(1, 'x')": lambda: (1, "x"),
-    "{}": lambda: {},
-    "{'a': 1}": lambda: {"a": 1},
-    "{1: None}": lambda: {1: None},
+    **_as_written("(); (1, 'x'); {}; {'a': 1}; {1: None}"),
     "{None: 'x'}": lambda: {None: "x", 2: 3},
     "set": lambda: {1, 2},
     "frozenset": lambda: frozenset({"maker"}),

@@ -145,16 +145,7 @@ def _find(path: Path, mutant: dict) -> int | None:
 
 def warm_up() -> None:
     """Import what most tests do, but nothing of the package."""
-    for name in (
-        "torch",
-        "gymnasium",
-        "pettingzoo",
-        "hypothesis",
-        "pytest",
-        "numpy",
-        "xdist",
-        "_hypothesis_pytestplugin",
-    ):
+    for name in "torch gymnasium pettingzoo hypothesis pytest numpy xdist _hypothesis_pytestplugin".split():
         importlib.import_module(name)
 
 

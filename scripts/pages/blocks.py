@@ -37,11 +37,12 @@ from typing import Any
 from cogapp import Cog
 
 from kineticsim_env.statistics import Interval, Mean
-from scripts.pages.markdown import between, joined, plus_minus, pm, table, wrapped
+from scripts.pages.markdown import above, below, between, joined, plus_minus, pm, table, wrapped
 from scripts.pages.provenance import notices, renewed, without
 
 __all__ = [
-    "Interval", "Mean", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say", "table", "wrapped",
+    "Interval", "Mean", "above", "below", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say",
+    "table", "wrapped",
 ]  # fmt: skip
 
 STUDIES = Path(__file__).resolve().parents[2] / "examples" / "studies"

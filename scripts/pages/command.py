@@ -7,17 +7,19 @@ study of several commands has names with a dot, and a file of results for each: 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kineticsim_env import plots
-from kineticsim_env.engines import ENGINES
+from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
 from scripts.pages.blocks import fill
-from scripts.pages.markdown import write_figures
+from scripts.pages.markdown import machine, measured_on, write_figures
 from scripts.pages.provenance import stamped, without
 
 STUDIES = "examples/studies"
@@ -46,6 +48,7 @@ def page_parser(
     """
     command = f"python -m {STUDIES.replace('/', '.')}.{name}"
     parser = Parser(prog=command, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.set_defaults(parser=parser)
     if kept:
         parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
     if markets is not None:
@@ -61,16 +64,25 @@ def command_of(
     options: argparse.Namespace,
     apart: Sequence[str] = ("results", "engine", "output"),
 ) -> str:
-    """Return the command that measures with these options: those that are not the defaults, but for some.
+    """Return the command that measures with these options: those that are not the defaults.
 
-    Args:
-        parser: Of the options.
-        options: As they were read.
-        apart: Options that no figure depends on.
+    Options that no figure depends on stay `apart`.
     """
     given = {key: value for key, value in vars(options).items() if key not in apart}
     said = [f"--{key.replace('_', '-')} {value}" for key, value in given.items() if value != parser.get_default(key)]
     return " ".join([parser.prog, *said])
+
+
+def measurement(options: argparse.Namespace, began: float) -> dict[str, Any]:
+    """Return what results say of how they were measured, now that they are; `began` is of `time.perf_counter()`."""
+    said = {
+        "command": command_of(options.parser, options),
+        "date": datetime.date.today().isoformat(),
+        "engine": choose_engine(options.engine)[0],
+        "machine": machine(),
+        "seconds": time.perf_counter() - began,
+    }
+    return said | {"measured": measured_on(said)}
 
 
 def make_page(
@@ -85,7 +97,7 @@ def make_page(
     Args:
         options: Of a `page_parser`.
         name: As in `page_parser`.
-        measure: Returns the figures, as JSON can keep them.
+        measure: Returns the figures, as JSON can keep them; `measurement` joins them, or their "setting".
         draw: Writes pictures into a folder.
         indent: Of the file of the figures.
     """
@@ -103,7 +115,10 @@ def figures(options: argparse.Namespace, name: str, measure: Callable[[], Any]) 
     """Return what was measured, as its file has it: read from `--results`, or measured now, with the rules it is of."""
     if options.results:
         return json.loads(options.results.read_text())
-    return json.loads(json.dumps(stamped(name, measure()), default=str))
+    began, found = time.perf_counter(), measure()
+    said = measurement(options, began)
+    found = found | {"setting": said | found["setting"]} if "setting" in found else said | found
+    return json.loads(json.dumps(stamped(name, found), default=str))
 
 
 def publish(

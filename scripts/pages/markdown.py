@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import platform
@@ -57,6 +56,16 @@ def plus_minus(interval: Sequence[float], digits: int = 0) -> str:
     return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
 
 
+def above(value: Any, bound: float = 0.0) -> bool:
+    """Return whether a mean with its error, a `Mean` or as results have it, is above a bound by its 95% interval."""
+    return Mean(*value).mean - Mean(*value).interval() > bound
+
+
+def below(value: Any, bound: float = 0.0) -> bool:
+    """Return whether it is below a bound by its interval."""
+    return Mean(*value).mean + Mean(*value).interval() < bound
+
+
 def joined(parts: Sequence[str]) -> str:
     """Return texts as a list in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
@@ -78,8 +87,8 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def measured_on(setting: Mapping[str, Any]) -> str:
     """Say when, with what command and engine, and on what a page was measured."""
     return (
-        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
-        f"{setting['engine']} engine, {machine()}. The figures are the same on every engine."
+        f"Measured on {setting['date']} with `{setting['command']}`, {setting['engine']} engine, {setting['machine']}. "
+        "The figures are the same on every engine."
     )
 
 

@@ -28,11 +28,8 @@ import kineticsim_env as ks
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ROOT / "examples" / "studies"
-OWN_HASH = (
-    "gpu_report",
-    "instruction_counts",
-    "mutants",
-)  # say what they are of in their own way, which tests and CI compare
+# These say what they are of in their own way, which tests and CI compare.
+OWN_HASH = ("gpu_report", "instruction_counts", "mutants")
 _LINE = "> Figures of `[^`]+` were measured under earlier rules .*\n"
 MARKED = re.compile(rf"^{_LINE}(?:>\n{_LINE})*\n", re.MULTILINE)
 

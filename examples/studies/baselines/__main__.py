@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.parts or options.rows:
             return
     found = measured(options.results or [options.runs])
-    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found))
+    publish(options, NAME, found, draw)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def machines(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str
     return found
 
 
-def draw(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+def draw(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Draw the money of each kind in each part of the first machine."""
     first = next(iter(machines(records).values()))
 
@@ -128,4 +128,5 @@ def draw(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
         return bars
 
-    plots.save_panels(path, [panel(record) for record in first], columns=min(3, len(first)), size=(4.0, 3.0))
+    panels = [panel(record) for record in first]
+    plots.save_panels(folder / "baselines.png", panels, columns=min(3, len(first)), size=(4.0, 3.0))

@@ -22,32 +22,30 @@ from examples.studies.clearing import prices as pricing
 from examples.studies.clearing import scripted as figures
 from examples.studies.clearing.tables import draw
 from kineticsim_env.runtime.options import exit_code, whole
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import measured_on
+from scripts.pages.command import make_page, measurement, page_parser
 
 NAME = "clearing"
 GENERATIONS = 30
 TAPED = 4  # seeds of each kind of markets of which tapes are made
 
 
-def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return every figure of the page, by part; a part that is not asked for is that of the file."""
     parts = {"prices": _prices, "slots": _slots}
     if options.part is None:
-        return {name: part(options, command) for name, part in parts.items()}
+        return {name: part(options) for name, part in parts.items()}
     kept = json.loads((options.output / "results.json").read_text())
-    return {name: part(options, command) if name == options.part else kept[name] for name, part in parts.items()}
+    return {name: part(options) if name == options.part else kept[name] for name, part in parts.items()}
 
 
-def _prices(options: argparse.Namespace, command: str) -> dict[str, Any]:
+def _prices(options: argparse.Namespace) -> dict[str, Any]:
     """Play every rule without slots; return how far its prices are from the fundamental price."""
     begin, markets, engine = time.perf_counter(), options.markets, options.engine
     values = {interval: pricing.play(interval, markets, engine) for interval in tqdm(study.RULES, unit="rule")}
     names = [price + measure for price in pricing.PRICES for measure in pricing.MEASURES]
     return {
-        "setting": _setting(options, command, begin),
+        "setting": measurement(options, begin) | {"markets": markets},
         "rows": list(_rows(values, names)),
         "best": {name: _best_rules(values, name) for name in names},
         "tapes": [
@@ -57,7 +55,7 @@ def _prices(options: argparse.Namespace, command: str) -> dict[str, Any]:
     }
 
 
-def _slots(options: argparse.Namespace, command: str) -> dict[str, Any]:
+def _slots(options: argparse.Namespace) -> dict[str, Any]:
     """Play and learn every rule with slots; return what these earn, what a block costs, and what books are like."""
     begin, markets, engine = time.perf_counter(), options.markets, options.engine
     played = {interval: study.play(interval, markets, engine) for interval in tqdm(study.RULES, unit="rule")}
@@ -72,19 +70,8 @@ def _slots(options: argparse.Namespace, command: str) -> dict[str, Any]:
         scripted = {name: study.cases()[best[r, n]] for name, best in chosen[interval].items()}
         row["scripted"] = {name: {"role": case.role, "distance": case.distance} for name, case in scripted.items()}
         row["numbers"] = _numbers(interval, numbers[interval][r, n])
-    setting = _setting(options, command, begin) | {"generations": options.generations}
+    setting = measurement(options, begin) | {"markets": markets, "generations": options.generations}
     return {"setting": setting, "rows": rows, "best": {"cost": _best_rules(values, "cost")}}
-
-
-def _setting(options: argparse.Namespace, command: str, begin: float) -> dict[str, Any]:
-    """Return what a part was measured with, now that it was."""
-    setting = {
-        "command": command,
-        "engine": Simulator(study.market(study.CONTINUOUS, 1), engine=options.engine, seed=0).engine_name,
-        "markets": options.markets,
-        "seconds": time.perf_counter() - begin,
-    }
-    return setting | {"measured": measured_on(setting)}
 
 
 def _places(values: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
@@ -151,8 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.part and not options.results and not (options.output / "results.json").is_file():
         parser.error(f"--part: the other part is kept from {options.output / 'results.json'}, which is not there")
-    command = command_of(parser, options)
-    make_page(options, NAME, lambda: measure(options, command), draw)
+    make_page(options, NAME, lambda: measure(options), draw)
 
 
 if __name__ == "__main__":

@@ -70,10 +70,8 @@ def kinds(interval: int) -> tuple[Kind, ...]:
 def starts(interval: int, chosen: dict[str, np.ndarray]) -> np.ndarray:
     """Return the numbers of scripted slots, float64 `[reference, news, kind, number]`.
 
-    Args:
-        interval: The rule's.
-        chosen: Which cases they are, of `clearing_figures.best_cases` or `first_cases`. Once what begins as a sniper
-            leaves orders to rest, these are at the maker's distance.
+    Which cases they are is `chosen`, by `scripted.best_cases` or `first_cases`. Once what begins as a sniper leaves
+    orders to rest, these are at the maker's distance.
     """
     distances = np.array([case.distance for case in study.cases()])
     makes = np.array([case.role == "maker" for case in study.cases()])
@@ -219,12 +217,8 @@ def _simulator(interval: int, shape: tuple[int, ...], engine: str) -> Simulator:
 def _made(simulator: Simulator, interval: int, numbers: np.ndarray, first: int, apart: int = 1) -> np.ndarray:
     """Return what candidates make per 1,000 events, float64 `[reference, news, kind, candidate, seed]`.
 
-    Args:
-        simulator: Of the rule; each candidate plays an equal part of its markets.
-        interval: Of the rule.
-        numbers: float64 `[reference, news, kind, candidate, number]`.
-        first: Seed of every candidate's first market.
-        apart: How far seeds of its markets are from each other.
+    Their numbers are float64 `[reference, news, kind, candidate, number]`. Each plays an equal part of the simulator's
+    markets, whose seeds begin at `first` and are so far `apart`.
     """
     slots = Learner(interval, numbers, simulator.num_markets // int(np.prod(numbers.shape[:-1])), simulator.device)
     simulator.reset(seed=study.seeds(slots.shape, first, apart))

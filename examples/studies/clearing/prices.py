@@ -25,12 +25,7 @@ CHUNK = study.SELDOM  # events played at once
 
 
 def play(interval: int, markets: int, engine: str = "auto") -> dict[str, np.ndarray]:
-    """Play a rule without slots, `markets` seeds of each case.
-
-    Args:
-        interval: Events, or `study.CONTINUOUS`.
-        markets: Seeds of each reference and pace of news.
-        engine: As in `Simulator`.
+    """Play a rule without slots, `markets` seeds of each reference and pace of news.
 
     Returns:
         float64 `[reference, news, seed]` each: `PRICES` by `MEASURES`; `"waiting"`, the root mean square by which the
@@ -69,13 +64,9 @@ def play(interval: int, markets: int, engine: str = "auto") -> dict[str, np.ndar
 
 
 def gap_to_tapes(interval: int, markets: int, events: int, engine: str = "auto") -> dict[str, float]:
-    """Compare the mid between auctions with that of tapes, which have each cancellation.
+    """Compare the mid between auctions with that of tapes, which have each cancellation and are played on one core.
 
-    Args:
-        interval: Of call auctions, events.
-        markets: Seeds of each reference and pace of news.
-        events: How many after the warm-up, from each beat of which both are looked at.
-        engine: As in `Simulator`; tapes are played on one core.
+    Both are looked at from each beat of so many events after the warm-up.
 
     Returns:
         `"differs"`: the share of beats at which the mids are not equal. `"error"`: the largest difference between the
@@ -126,11 +117,8 @@ def _errors(
 ) -> dict[str, torch.Tensor]:
     """Return sums of `MEASURES` over events, or moments of clearing, float64 `[M]` each.
 
-    Args:
-        stood: float64 `[M, 1]`, the price when the first event comes.
-        prices: float64 `[M, S]`, after every `length` events.
-        fundamental: float64 `[M, S * length]`, in each event, after the beat that is due then.
-        length: Events.
+    All are float64: `stood` `[M, 1]`, the price when the first event comes; `prices` `[M, S]`, after every `length`
+    events; `fundamental` `[M, S * length]`, in each event, after the beat that is due then.
     """
     stands = torch.cat([stood, prices], 1).repeat_interleave(length, 1)
     before, after = stands[:, : fundamental.shape[1]], stands[:, 1 : fundamental.shape[1] + 1]
@@ -146,10 +134,7 @@ def _errors(
 def _mids(rows: dict[str, np.ndarray], looks: np.ndarray, length: int) -> np.ndarray:
     """Return the mid of what rests at some beats of a market, after their cancellations; NaN where a side is empty.
 
-    Args:
-        rows: Of its tape.
-        looks: Event numbers of beats, int64.
-        length: Events of an interval.
+    `rows` are of its tape, `looks` the event numbers of beats, int64, and `length` is an interval's, events.
     """
     orders: dict[int, list[int]] = {}  # by id: whether it buys, price, units
     resting: set[int] = set()

@@ -23,14 +23,9 @@ def best_case(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which of `cases` of some roles is best, int64 `[reference, news]`, and its edge, float64 `[..., seed]`.
 
-    That which earns most in the markets of odd numbers is chosen; what it earns is that of the others.
-
-    Args:
-        found: What was played.
-        roles: "maker", "sniper" or both.
-        every: Events between decisions.
-        trading: Only at distances at which it trades, or at the one where it trades most if there are none. What earns
-            most may be a distance at which it never does, from where nothing can be learned.
+    That which earns most in the markets of odd numbers is chosen; what it earns is that of the others. With `trading`,
+    only distances count at which it trades, or the one where it trades most if there are none: what earns most may be a
+    distance at which it never does, from where nothing can be learned.
     """
     at = np.array([n for n, case in enumerate(study.cases()) if case.role in roles and case.every == every])
     edge = found.edge[:, :, at]
@@ -78,13 +73,9 @@ def first_cases(found: study.Played) -> dict[str, np.ndarray]:
 def leads(interval: int, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return what is paired with what under a rule, float64 `[reference, news, seed]` each.
 
-    Args:
-        interval: The rule's.
-        values: By name, of `measures` and of `learning.play`.
-
-    Returns:
-        `"..._lead"`: what a learned slot earns less the best scripted one; `"knowing_..."`: what a learned
-        slot that knows the fundamental price earns less a learned maker, who does not.
+    Values are those of `measures` and of `learning.play`. `"..._lead"` is what a learned slot earns less the best
+    scripted one, `"knowing_..."` what a learned slot that knows the fundamental price earns less a learned maker, who
+    does not.
     """
     found = {f"{kind.name}_lead": values[kind.name] - values[kind.scripted] for kind in kinds(interval)}
     for every in {kind.every for kind in kinds(interval)}:

@@ -139,13 +139,7 @@ class Played(NamedTuple):
 
 
 def play(interval: int, markets: int, engine: str = "auto") -> Played:
-    """Play a rule in all cases, `markets` seeds of each.
-
-    Args:
-        interval: Events, or `CONTINUOUS`.
-        markets: Seeds per case.
-        engine: As in `Simulator`.
-    """
+    """Play a rule in all cases, `markets` seeds of each; an interval is in events, or `CONTINUOUS`."""
     shape = (len(REFERENCES), len(NEWS), len(cases()), markets)
     config = market(interval, len(cases()) * markets)
     simulator = Simulator(config, int(np.prod(shape)), engine=engine, seed=seeds(shape), slots=1)

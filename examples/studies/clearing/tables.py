@@ -27,11 +27,6 @@ def at(found: Found, reference: str, news: str, interval: int, name: str) -> Mea
     return Mean(*next(r[name] for r in rows if name in r and (r["reference"], r["news"], r["interval"]) == wanted))
 
 
-def below(value: Mean) -> bool:
-    """Return whether a difference is below zero at 95%."""
-    return value.mean + value.interval() < 0
-
-
 def best(found: Found, name: str) -> dict[tuple[str, str], list[int]]:
     """Return the rules that are best, or as good as the best, by kind of markets."""
     rows = next(found[part]["best"][name] for part in PARTS if name in found[part]["best"])

@@ -12,12 +12,10 @@ training.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,7 +91,6 @@ def look_at(makers: dict[int, dict[str, Any]], runs: Path, engine: str) -> None:
 
 def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
     """Train, evaluate, and return every figure of the page."""
-    begin = time.perf_counter()
     given = {"engine": options.engine, "num_envs": options.markets, "total_steps": options.steps}
     given |= {"time_limit_minutes": options.time_limit_minutes, "eval_envs": options.episodes}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
@@ -106,9 +103,7 @@ def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
     look_at(makers, runs, options.engine)
     return {
         "command": command,
-        "date": datetime.date.today().isoformat(),
         "machine": executor["machine"],
-        "seconds": time.perf_counter() - begin,
         "interval": INTERVAL,
         "makers": {str(latency): record for latency, record in makers.items()},
         "executor": executor,
@@ -138,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = figures(options, NAME, lambda: measure(options, command_of(parser, options, WHERE)))
     others = [json.loads(path.read_text()) for path in options.also]
     found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
-    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found))
+    publish(options, NAME, found, draw)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def places_table(makers: dict[str, dict[str, Any]], interval: int) -> str:
     return table(heads, rows)
 
 
-def draw(path: Path, found: dict[str, Any]) -> None:
+def draw(folder: Path, found: dict[str, Any]) -> None:
     """Draw the learning curves, and the learner beside the best scripted maker under each latency."""
     makers, interval = found["makers"], found["interval"]
 
@@ -121,4 +121,4 @@ def draw(path: Path, found: dict[str, Any]) -> None:
         axes.set(title="Held-out episodes", ylabel="liquidated PnL, ticks x units", xlabel="quotes arrive")
         axes.legend(fontsize=8)
 
-    plots.save_panels(path, [curves, bars], size=(6.0, 4.1))
+    plots.save_panels(folder / "continuous_learning.png", [curves, bars], size=(6.0, 4.1))

@@ -7,7 +7,6 @@ of README.md, which `--results` does without measuring.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +15,8 @@ from tqdm import tqdm
 from examples.studies.execution import learning, study
 from examples.studies.execution.tables import MIDDLE, REFERENCE, draw
 from kineticsim_env.runtime.options import exit_code, whole
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
 from scripts.pages.command import make_page, page_parser
-from scripts.pages.markdown import measured_on
 
 NAME = "execution"
 WEIGHTS = (0.1, 0.5)  # ticks of cost that a tick of deviation is worth
@@ -30,7 +27,6 @@ PRICES = (study.TAKE, study.AT_MID, study.WAIT)  # of pieces, at the finer of th
 
 def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
     """Play every executor under every rule, and return every figure of the page."""
-    begin = time.perf_counter()
     paced, best = _paced(markets, engine)
     settings = {rule: study.calibrate(rule, markets, engine) for rule in study.RULES}
     rows: list[dict[str, Any]] = []
@@ -42,17 +38,9 @@ def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
                 less = mean_and_error(outcome.each - played[REFERENCE][place].each)
                 rows.append({"rule": rule, "size": size, "policy": policy} | _of(outcome) | {"less_twap": less})
         learned += _learned(rule, played, markets, generations, engine) if generations else []
-    given = "" if generations == GENERATIONS else f" --generations {generations}"
-    setting = {
-        "command": f"python -m examples.studies.{NAME} --markets {markets}{given}",
-        "engine": Simulator(study.market(rule), 1, engine=engine, seed=0).engine_name,
-        "markets": markets,
-        "generations": generations,
-        "schedules": {rule: found._asdict() for rule, found in settings.items()},
-        "seconds": time.perf_counter() - begin,
-    }
-    found = {"paced": paced, "best": best, "rows": rows, "learned": learned}
-    return {"setting": setting | {"measured": measured_on(setting)}} | found
+    schedules = {rule: found._asdict() for rule, found in settings.items()}
+    setting = {"markets": markets, "generations": generations, "schedules": schedules}
+    return {"setting": setting, "paced": paced, "best": best, "rows": rows, "learned": learned}
 
 
 def _of(outcome: study.Outcome) -> dict[str, Any]:
@@ -109,12 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--generations", type=whole(0), default=GENERATIONS, help="of the search for learned executors; 0 learns none"
     )
     options = parser.parse_args(arguments)
-    make_page(
-        options,
-        NAME,
-        lambda: measure(options.markets, options.generations, options.engine),
-        lambda folder, found: draw(folder / f"{NAME}.png", found),
-    )
+    make_page(options, NAME, lambda: measure(options.markets, options.generations, options.engine), draw)
 
 
 if __name__ == "__main__":

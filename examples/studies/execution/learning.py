@@ -83,17 +83,8 @@ def learn(
 ) -> np.ndarray:
     """Search for the executors with the least cost plus weight times risk; returns numbers, float64 `[goals, 9]`.
 
-    All goals search side by side, in the same markets.
-
-    Args:
-        rule: Of `execution.RULES`.
-        size: Of the block, units.
-        goals: One search for each.
-        markets: Of each candidate, new ones in each generation; a block is bought and sold in each.
-        generations: How long to search.
-        population: Candidates per generation and goal.
-        engine: As in `Simulator`.
-        progress: Whether to show a bar.
+    All goals search side by side, in the same markets: so many for each candidate, new ones in each generation; a block
+    of the size is bought and sold in each. A goal has so many candidates, its `population`, per generation.
 
     Raises:
         ModuleNotFoundError: Without `cma`.

@@ -183,11 +183,7 @@ def executors(setting: Setting) -> dict[str, Callable[[Any], policies.Policy]]:
 def play(rule: str, markets: int, engine: str = "auto", setting: Setting | None = None) -> dict[str, list[Outcome]]:
     """Play every executor under a rule; returns outcomes by name, one for each size.
 
-    Args:
-        rule: Of `RULES`.
-        markets: Of each size; a block is bought and sold in each.
-        engine: As in `Simulator`.
-        setting: Of the schedules; measured here if None.
+    A block is bought and sold in each of the `markets` of a size; schedules have a `setting`, measured here if None.
     """
     setting = calibrate(rule, markets, engine) if setting is None else setting
     seeds = np.tile(HELD_OUT_SEED + np.arange(markets), len(SIZES))
@@ -203,13 +199,8 @@ def play(rule: str, markets: int, engine: str = "auto", setting: Setting | None 
 def paced(rule: str, events: int, every: int, ticks: float, markets: int, engine: str = "auto") -> list[Outcome]:
     """Play blocks that are spread evenly over some events; returns outcomes, one for each size.
 
-    Args:
-        rule: Of `RULES`.
-        events: From the arrival of a block to its end; what is left then is forced through at once.
-        every: Events between pieces; an auction where the rule has more.
-        ticks: Through the mid that pieces are priced; those `LATE` events late and those of the end are taken.
-        markets: Of each size; a block is bought and sold in each.
-        engine: As in `Simulator`.
+    What is left at the end is forced through at once. Pieces come `every` so many events, or by auction where the rule
+    has more, and are priced `ticks` through the mid; those `LATE` events late and those of the end are taken.
     """
     settings = {"sizes": SIZES, "events": events, "every": piece(rule, every), "largest": max(SIZES)}
     return _evenly(rule, ticks, markets, engine, HELD_OUT_SEED, **settings)

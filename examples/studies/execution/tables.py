@@ -46,16 +46,6 @@ def less(found: Found, rule: str, events: int, size: int) -> Mean:
     return Mean(*pick(found["best"], rule=rule, events=events, size=size)["less"])
 
 
-def below(value: Mean) -> bool:
-    """Return whether a difference is below zero at 95%."""
-    return value.mean + value.interval() < 0
-
-
-def above(value: Mean) -> bool:
-    """Return whether a difference is above zero at 95%."""
-    return value.mean - value.interval() > 0
-
-
 def pace_table(found: Found, size: int) -> str:
     """Return the table of what a block costs at equal paces, by rule."""
     rows = [
@@ -96,12 +86,12 @@ def learned_table(found: Found) -> str:
     return table(heads, rows, [False, *[True] * 8, False, True])
 
 
-def draw(path: Path, found: Found) -> None:
+def draw(folder: Path, found: Found) -> None:
     """Write the picture: for two sizes the cost at each pace, and below it the frontier of each rule."""
     sizes = study.SIZES[1:]
     panels = [lambda axes, size=size: _by_pace(axes, found, size) for size in sizes]
     panels += [lambda axes, size=size: _frontier(axes, found, size) for size in sizes]
-    plots.save_panels(path, panels, size=(6.2, 4.2))
+    plots.save_panels(folder / "execution.png", panels, size=(6.2, 4.2))
 
 
 def _by_pace(axes: Any, found: Found, size: int) -> None:

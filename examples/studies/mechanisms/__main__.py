@@ -6,7 +6,6 @@ It writes results.json and the pictures, and fills README.md.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ from tqdm import tqdm
 from examples.studies.mechanisms import study
 from examples.studies.mechanisms.figures import draw, rule_key
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from scripts.pages.command import make_page, page_parser
-from scripts.pages.markdown import means, measured_on
+from scripts.pages.markdown import means
 
 NAME = "mechanisms"
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -26,7 +24,6 @@ FUNDAMENTALS = {"jumps seldom": 0.02, "jumps often": 0.2}  # per beat
 
 def measure(markets: int, engine: str) -> dict[str, Any]:
     """Play the stream under every rule, and return every figure of the page."""
-    begin = time.perf_counter()
     bar = tqdm(total=len(FUNDAMENTALS) * (1 + len(INTERVALS)), unit="rule")
     found: dict[str, dict[str, Any]] = {}
     for name, jump_prob in FUNDAMENTALS.items():
@@ -37,13 +34,7 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
             found[name][rule_key(interval)] = means(study.measure(path, fundamental)._asdict())
             bar.update()
     bar.close()
-    setting = {
-        "command": f"python -m examples.studies.{NAME} --markets {markets}",
-        "engine": Simulator(study.market(study.CONTINUOUS), 2, engine=engine).engine_name,
-        "markets": markets,
-        "seconds": time.perf_counter() - begin,
-    }
-    return setting | {"measured": measured_on(setting), "found": found}
+    return {"markets": markets, "found": found}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

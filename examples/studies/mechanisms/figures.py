@@ -30,13 +30,7 @@ def rule_key(interval: int | None) -> str:
 
 
 def draw(folder: Path, engine: str, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the pictures.
-
-    Args:
-        folder: Where the PNGs go.
-        engine: As in `Simulator`.
-        found: Means of `Measures` of each rule, by the name of the fundamental price.
-    """
+    """Write the pictures; `found` has means of `Measures` of each rule, by the name of the fundamental price."""
     runs = {interval: _run(interval, engine) for interval in SHOWN}
     fundamental = runs[CONTINUOUS]["fundamental"]
     prices = [run["last_price"] for run in runs.values()]

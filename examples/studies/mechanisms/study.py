@@ -97,9 +97,7 @@ def play(interval: int | None, markets: int, jump_prob: float = 0.02, engine: st
 def measure(path: Path, fundamental: np.ndarray) -> Measures:
     """Return what a rule makes of the stream.
 
-    Args:
-        path: Of the rule.
-        fundamental: The fundamental price at the times of `path.price`, int64 `[M, T]`; the same under every rule.
+    `fundamental` is the fundamental price at the times of `path.price`, int64 `[M, T]`; the same under every rule.
     """
     later = APART // LOOK
     change = path.price[:, later:] - path.price[:, :-later]

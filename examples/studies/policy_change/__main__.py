@@ -7,7 +7,6 @@ again without measuring.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,10 +19,8 @@ from examples.studies.policy_change import study
 from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import measured_on
+from scripts.pages.command import make_page, page_parser
 
 NAME = "policy_change"
 BIN = 5  # intervals per point of the pictures
@@ -38,9 +35,8 @@ _DRAWN = {
 }
 
 
-def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
+def measure(markets: int, engine: str) -> dict[str, Any]:
     """Play every change in every market, and return every figure of the page."""
-    begin = time.perf_counter()
     markets_of = {"found": study.MARKETS, "others": study.OTHERS}
     with tqdm(total=sum(len(named) for of in markets_of.values() for named in of.values()), unit="market") as bar:
 
@@ -57,8 +53,6 @@ def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
             for kind, of in markets_of.items()
         }
     setting = {
-        "command": command,
-        "engine": Simulator(MarketConfig(), 1, engine=engine, seed=0).engine_name,
         "markets": markets,
         "bin": BIN,
         "warmup": study.WARMUP,
@@ -67,9 +61,8 @@ def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
         "changes": {name: fields for name, fields in study.CHANGES.items() if fields},
         "half_spread": study.HALF_SPREAD,
         "quantity": study.QUANTITY,
-        "seconds": time.perf_counter() - begin,
     }
-    return {"setting": setting | {"measured": measured_on(setting)}} | found
+    return {"setting": setting} | found
 
 
 def _of(values: np.ndarray, path: bool) -> dict[str, Any]:
@@ -140,10 +133,8 @@ def _legend(axes: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the page."""
-    parser = page_parser(NAME, __doc__, 4096, "seeds of each change", 2)
-    options = parser.parse_args(arguments)
-    command = command_of(parser, options)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine, command), draw, indent=None)
+    options = page_parser(NAME, __doc__, 4096, "seeds of each change", 2).parse_args(arguments)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine), draw, indent=None)
 
 
 if __name__ == "__main__":

@@ -60,12 +60,8 @@ def play(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, 
     """Play all changes in the same markets.
 
     One maker has an account, and so pays tax and fees: it quotes around the mid in every interval, and passes on what a
-    unit costs it in whole ticks. Built-in agents allow for the tax, and know no fees.
-
-    Args:
-        config: The market before the change, without levers per market.
-        markets: Seeds of each change.
-        engine: As in `Simulator`.
+    unit costs it in whole ticks. Built-in agents allow for the tax, and know no fees. `config` is the market before the
+    change, without levers per market.
 
     Returns:
         float64 `[change, seed, interval]` each, `BEFORE + AFTER` intervals:

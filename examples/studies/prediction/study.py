@@ -15,7 +15,7 @@ import torch
 
 from examples.studies.presets.episodes import play, watch
 from examples.studies.presets.makers import SIZE
-from examples.studies.presets.rules import FIRST, HORIZONS, Make, Push, Rule, explained, fixed, goes_by
+from examples.studies.presets.rules import FIRST, HORIZONS, Make, Push, by, explained, fixed, goes_by
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.policies.base import maker_action
@@ -78,12 +78,8 @@ def pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what is seen, float32 `[T, M, F]`, and the changes of the mid that follow, ticks, float64 `[T, M]`.
 
-    Args:
-        seen: As `watch` returns it.
-        mids: Likewise.
-        ahead: Over how many decisions.
-        columns: Of the observation.
-        before: How many earlier observations are seen besides; the same decisions are there whatever it is, up to 3.
+    From what `watch` returns; changes are over so many decisions `ahead`. Of the observation some `columns` are seen,
+    and besides those of so many observations `before`; the same decisions are there whatever it is, up to 3.
     """
     first = FIRST + 3
     rows = [seen[first - lag : -ahead - lag, :, list(columns)].cpu().numpy() for lag in range(before + 1)]
@@ -129,15 +125,12 @@ def predictability(config: MarketConfig, markets: int, engine: str = "auto") -> 
 def leaning(push: Push, half_spread: float) -> Make:
     """Quote around the mid that is predicted; `push` is the change that is expected, ticks."""
 
-    def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Any) -> torch.Tensor:
-            expected = push(observation[:, :MARKET_FEATURES])
-            size = torch.full_like(expected, float(SIZE))
-            return maker_action(task, half_spread - expected, half_spread + expected, size, size)
+    def rule(task: Any, observation: torch.Tensor, hidden: Any) -> torch.Tensor:
+        expected = push(observation[:, :MARKET_FEATURES])
+        size = torch.full_like(expected, float(SIZE))
+        return maker_action(task, half_spread - expected, half_spread + expected, size, size)
 
-        return rule
-
-    return make
+    return by(rule)
 
 
 def worth(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from examples.studies.presets import trading as trading_preset
 from examples.studies.presets.figures import draw_makers, draw_time
 from examples.studies.presets.makers import PATIENCE, REACH, Game, play, play_late, play_patient, play_random
-from examples.studies.presets.trading import best_of, make_part, measure, parser_of
+from examples.studies.presets.trading import best_of, make_part, measure
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.statistics import mean_and_error
@@ -82,13 +82,12 @@ def _fills(game: Game) -> Any:
 def draw(folder: Path, name: str, found: Mapping[str, Any], engine: str) -> None:
     """Write the three pictures of the preset."""
     draw_makers(folder, name, found, engine)
-    draw_time(folder / "continuous_time.png", found)
+    draw_time(folder, found)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and fill the page."""
-    parser = parser_of("continuous", __doc__)
-    make_part("continuous", parser.parse_args(arguments), parser, measure_continuous, draw)
+    make_part("continuous", __doc__, arguments, measure_continuous, draw)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,7 @@ def play(
 ) -> dict[str, Game]:
     """Let every rule play one episode in the same markets, and unwind what it holds.
 
-    Args:
-        config: The market.
-        rules: What plays, by name.
-        markets: Markets of each rule.
-        task: As in `evaluation_env`.
-        engine: As in `Simulator`.
-        seed: Market m of every rule is seeded `seed + m`.
-        **settings: Of the task.
+    Each has so many `markets`, of which m is seeded `seed + m`; settings are the task's.
     """
     envs = evaluation_env(len(rules) * markets, task, engine=engine, config=config, **settings)
     simulator = envs.simulator
@@ -93,12 +86,7 @@ def watch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what a maker sees over an episode, and twice the mid; float32 `[T, M, F]`, int32 `[T, M]`.
 
-    Args:
-        config: The market.
-        markets: M.
-        engine: As in `Simulator`.
-        seed: Market m is seeded `seed + m`.
-        maker: Who quotes meanwhile; None is nobody, and only what is seen of the market is returned.
+    Market m is seeded `seed + m`. Without a `maker` nobody quotes, and only what is seen of the market is returned.
     """
     envs = evaluation_env(markets, engine=engine, config=config)
     player = (maker or public(policies.NoTrade))(envs.core.task)
@@ -155,12 +143,8 @@ def mark_outs(
 def _judged(mids: torch.Tensor, net: torch.Tensor, units: torch.Tensor, flow: torch.Tensor, events: int) -> MarkOuts:
     """Judge the fills of each event that has all LAGS behind it.
 
-    Args:
-        mids: Twice the mid before each event and after the last, int32 `[N + 1, M]`.
-        net: Units bought less units sold in each event, `[N, M]`.
-        units: Their sum.
-        flow: What these cost less than at the mid before them, ticks x units.
-        events: In an interval.
+    `mids` is twice the mid before each event and after the last, int32 `[N + 1, M]`; of each event, `[N, M]`, `net` has
+    units bought less units sold, `units` their sum, and `flow` what they cost less than at the mid before them.
     """
     judged = min(len(net), len(mids) - (LAGS - 1) * events)
     adverse = [

@@ -63,7 +63,7 @@ def draw_makers(folder: Path, name: str, found: Mapping[str, Any], engine: str) 
     )
 
 
-def draw_time(path: Path, found: Mapping[str, Any]) -> None:
+def draw_time(folder: Path, found: Mapping[str, Any]) -> None:
     """Write what latency costs, and what a place in a queue is worth, of the preset `"continuous"`."""
     late, places = found["late"], found["places"]
     halves = [row["half"] for row in places]
@@ -78,7 +78,7 @@ def draw_time(path: Path, found: Mapping[str, Any]) -> None:
     units = {"fills": _line(row["units"] for row in places)}
     paired = "kept less lost, paired"
     plots.save_panels(
-        path,
+        folder / "continuous_time.png",
         [
             lambda axes: curves(axes, halves, latencies, "Quotes that arrive late", HALF, MONEY),
             lambda axes: curves(axes, halves, patient, "Patient quotes", HALF, MONEY, (plots.BUY, plots.SELL)),
@@ -90,7 +90,7 @@ def draw_time(path: Path, found: Mapping[str, Any]) -> None:
     )
 
 
-def draw_default(path: Path, found: Mapping[str, Any]) -> None:
+def draw_default(folder: Path, found: Mapping[str, Any]) -> None:
     """Write the picture of the preset `"news"`: a path with its news, makers by half-spread, the mid after a fill."""
     preset, figures = MarketConfig.preset("news"), found["measured"]["news"]["found"]
     simulator = Simulator(preset, 1, engine="cpu", seed=SEED)
@@ -130,7 +130,7 @@ def draw_default(path: Path, found: Mapping[str, Any]) -> None:
         made[said] = _pairs(sums)
     colours = (plots.BUY, plots.SELL)
     plots.save_panels(
-        path,
+        folder / "default_market.png",
         [
             path_of,
             after_fills,
@@ -175,12 +175,7 @@ def curves(
 def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, reach: int = 24) -> None:
     """Draw the mean over markets of the resting quantity by distance from the mid.
 
-    Args:
-        axes: Where to.
-        bid: Resting bids `[M, L]`.
-        ask: Resting asks.
-        mid2: Twice the mid on the grid, `[M]`.
-        reach: How many ticks to each side.
+    Books are `[M, L]`; `mid2` is twice the mid on the grid, `[M]`; `reach` is in ticks, to each side.
     """
     distance = np.arange(-reach, reach + 1)
     for side, name, colour, shift in ((bid, "bids", plots.BUY, -0.22), (ask, "asks", plots.SELL, 0.22)):

@@ -133,15 +133,8 @@ def judge(
 ) -> dict[str, Any]:
     """Let the chosen ones play on held-out seeds, and one that quotes at random.
 
-    Args:
-        config: The market.
-        chosen: From `choose`.
-        markets: Of each player; fills are judged in a quarter of them.
-        engine: As in `Simulator`.
-        everyone: Whether all fixed quotes play, or the best alone.
-
-    Returns:
-        Plain numbers, with 95% intervals: shares as (value, low, high), PnL and units as (mean, half of the interval).
+    Unless `everyone`, the best maker plays alone. Fills are judged in a quarter of the markets. Plain numbers are
+    returned, with 95% intervals: shares as (value, low, high), PnL and units as (mean, half of the interval).
     """
     seen, mids = watch(config, markets, engine, HELD_OUT_SEED)
     squares = errors(chosen.signal, seen, mids)

@@ -174,14 +174,8 @@ def play_patient(
 ) -> Game:
     """Let a maker trade that leaves a quote where it is while it is within PATIENCE ticks of its price anew.
 
-    Args:
-        config: The market.
-        half_spread: Where a new quote is placed, ticks from the mid.
-        skew: How far it is moved against the inventory, ticks per unit.
-        keeps: Whether a quote that stays keeps its place. If not, it gives up a unit in one decision and asks for it
-            back in the next, which puts it behind all that rests at its tick, every other decision.
-        markets: How many.
-        engine: As in `Simulator`.
+    Such a quote keeps its place in the queue. If not `keeps`, it gives up a unit in one decision and asks for it back
+    in the next, which puts it behind all that rests at its tick, every other decision.
     """
     decision = 0
 
@@ -202,10 +196,6 @@ def play_patient(
 
 def play_random(config: MarketConfig, markets: int, engine: str = "auto", seed: int = 1) -> Game:
     """Let quotes be drawn: up to REACH ticks from the mid, up to SIZE units, each side for itself."""
-    return trade(config, _random_rule(seed), markets, engine)
-
-
-def _random_rule(seed: int) -> Rule:
     generator = torch.Generator().manual_seed(seed)  # on the CPU, so that every engine sees the same draws
 
     def rule(simulator: Simulator) -> torch.Tensor:
@@ -216,4 +206,4 @@ def _random_rule(seed: int) -> Rule:
         quotes[:, 0, 1::2] = torch.round(SIZE * draws[:, 2:]).int()
         return quotes
 
-    return rule
+    return trade(config, rule, markets, engine)

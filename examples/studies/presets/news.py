@@ -10,9 +10,7 @@ for: `news_search.py`.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,10 +24,9 @@ from examples.studies.presets.news_search import changed
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
 from scripts.pages.command import figures, make_page, page_parser
-from scripts.pages.markdown import machine, write_figures
+from scripts.pages.markdown import write_figures
 
 NAME, PRESET = "presets.news", "news"
 
@@ -53,7 +50,7 @@ def rivals() -> dict[str, MarketConfig]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return every figure of the page, as JSON keeps them."""
-    begin, engine = time.perf_counter(), options.engine
+    engine = options.engine
     markets = {PRESET: MarketConfig.preset(PRESET)} | rivals()
     attacks = ALONE | TOGETHER
     bar = tqdm(total=len(markets) + len(attacks), unit="study")
@@ -69,15 +66,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         attacked[f"`{name}`" if name in ALONE else name] = (pnl.mean, pnl.interval())
         bar.update()
     bar.close()
-    return {
-        "command": f"python -m examples.studies.{NAME} --markets {options.markets}",
-        "date": datetime.date.today().isoformat(),
-        "engine": Simulator(markets[PRESET], 2, engine=engine).engine_name,
-        "machine": machine(),
-        "seconds": time.perf_counter() - begin,
-        "measured": measured,
-        "attacks": attacked,
-    }
+    return {"measured": measured, "attacks": attacked}
 
 
 def _attacked(config: MarketConfig, how: Attack | Owner, markets: int, engine: str) -> Outcome:
@@ -95,12 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_folder("--output", options.output)
         write_figures(options.output, PRESET, figures(options, NAME, lambda: measure(options)))
         return
-    make_page(
-        options,
-        NAME,
-        lambda: measure(options),
-        lambda folder, found: draw_default(folder / "default_market.png", found),
-    )
+    make_page(options, NAME, lambda: measure(options), draw_default)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,11 @@ def public(policy: Callable[..., Any], **parameters: Any) -> Make:
     return make
 
 
+def by(rule: Callable[[Any, torch.Tensor, Hidden], torch.Tensor]) -> Make:
+    """Return a function of the task, the observation and what is hidden as a rule of each task."""
+    return lambda task: lambda observation, hidden: rule(task, observation, hidden)
+
+
 def fixed(half_spread: float, skew: float = 0.0) -> Make:
     """Quote so many ticks from the mid, both quotes moved against the inventory by `skew` ticks per unit."""
     return knows_regime((half_spread,), skew)
@@ -53,17 +58,14 @@ def fixed(half_spread: float, skew: float = 0.0) -> Make:
 def knows_regime(half_spreads: tuple[float, ...], skew: float = 0.0) -> Make:
     """Quote at the half-spread of the regime in force, OFF for none; the last one stands for further regimes."""
 
-    def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
-            table = torch.tensor(half_spreads, dtype=torch.float32, device=observation.device)
-            half = table[hidden.regime.long().clamp(max=len(half_spreads) - 1)]
-            offset = skew * inventory_in(task, observation)
-            size = torch.where(half < OFF, float(SIZE), 0.0)
-            return maker_action(task, half + offset, half - offset, size, size)
+    def rule(task: Any, observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+        table = torch.tensor(half_spreads, dtype=torch.float32, device=observation.device)
+        half = table[hidden.regime.long().clamp(max=len(half_spreads) - 1)]
+        offset = skew * inventory_in(task, observation)
+        size = torch.where(half < OFF, float(SIZE), 0.0)
+        return maker_action(task, half + offset, half - offset, size, size)
 
-        return rule
-
-    return make
+    return by(rule)
 
 
 def knows_fundamental(half_spread: float, skew: float = 0.0, margin: float | None = None) -> Make:
@@ -73,28 +75,20 @@ def knows_fundamental(half_spread: float, skew: float = 0.0, margin: float | Non
     """
     least = half_spread if margin is None else margin
 
-    def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
-            offset = skew * inventory_in(task, observation)
-            rich = hidden.mid2.float() / 2 - hidden.fundamental.float()  # the mid above the fundamental price
-            bid = torch.maximum(half_spread + offset, rich + least)
-            ask = torch.maximum(half_spread - offset, least - rich)
-            sizes = [torch.where(away <= task.max_offset, float(SIZE), 0.0) for away in (bid, ask)]
-            return maker_action(task, bid, ask, *sizes)
+    def rule(task: Any, observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+        offset = skew * inventory_in(task, observation)
+        rich = hidden.mid2.float() / 2 - hidden.fundamental.float()  # the mid above the fundamental price
+        bid = torch.maximum(half_spread + offset, rich + least)
+        ask = torch.maximum(half_spread - offset, least - rich)
+        sizes = [torch.where(away <= task.max_offset, float(SIZE), 0.0) for away in (bid, ask)]
+        return maker_action(task, bid, ask, *sizes)
 
-        return rule
-
-    return make
+    return by(rule)
 
 
 def wary(half_spread: float, limit: float, skew: float = 0.0) -> Make:
     """Quote as `policies.QuietQuotes` does, while the last four moves of the mid are below `limit` in the mean."""
-
-    def make(task: Any) -> Rule:
-        policy = policies.QuietQuotes(task, half_spread, limit, skew, SIZE)
-        return lambda observation, hidden: policy(observation)
-
-    return make
+    return public(policies.QuietQuotes, half_spread=half_spread, limit=limit, skew=skew, qty=SIZE)
 
 
 def follows(signal: Signal, horizon: int, threshold: float, ticks: float, position: int = 40) -> Make:
@@ -106,17 +100,14 @@ def follows(signal: Signal, horizon: int, threshold: float, ticks: float, positi
 def goes_by(expected: Push, threshold: float, ticks: float, position: int = 40) -> Make:
     """Be long or short by a prediction; keep what agrees with it where it is below `threshold` ticks, else be flat."""
 
-    def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
-            push = expected(observation[:, :MARKET_FEATURES])
-            held = torch.round(inventory_in(task, observation))
-            keep = torch.where(push * held < 0, 0.0, held)
-            wanted = torch.where(push.abs() > threshold, torch.sign(push) * position, keep)
-            return trade_action(task, wanted - held, torch.full_like(push, ticks))
+    def rule(task: Any, observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+        push = expected(observation[:, :MARKET_FEATURES])
+        held = torch.round(inventory_in(task, observation))
+        keep = torch.where(push * held < 0, 0.0, held)
+        wanted = torch.where(push.abs() > threshold, torch.sign(push) * position, keep)
+        return trade_action(task, wanted - held, torch.full_like(push, ticks))
 
-        return rule
-
-    return make
+    return by(rule)
 
 
 # The linear signal ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from examples.studies.presets.goals import GOALS
 from examples.studies.presets.makers import LAGS, SPANS
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.statistics import Interval
-from scripts.pages.blocks import between, joined, mean, pm, table
+from scripts.pages.blocks import above, below, between, joined, mean, plus_minus, pm, table
 
 Found = Mapping[str, Any]
 Condition = tuple[str, str, bool]  # what is asked, what was measured, whether it holds (at 95%, if it has an interval)
@@ -57,16 +57,6 @@ def fills(row: Found) -> float:
 def ratio(row: Found) -> float:
     """Return a maker's mean PnL over its deviation."""
     return row["pnl"][0] / row["sd"][0]
-
-
-def above(value: Sequence[float], bound: float = 0.0) -> bool:
-    """Return whether a mean with its error is above a bound by its interval; below it, with both signs turned."""
-    return mean(value).mean - mean(value).interval() > bound
-
-
-def below(value: Sequence[float], bound: float = 0.0) -> bool:
-    """Return whether a mean with its error is below a bound by its interval."""
-    return mean(value).mean + mean(value).interval() < bound
 
 
 def conditions(found: Found, name: str) -> list[Condition]:
@@ -200,11 +190,6 @@ def place_table(found: Found) -> str:
 def ends(found: Sequence[float], digits: int = 2) -> str:
     """Return a value and both ends of its 95% interval, as `default_market_goals` keeps them."""
     return between(Interval(*found, count=0), digits)
-
-
-def plus_minus(pair: Sequence[float]) -> str:
-    """Return a mean and half of its 95% interval, as `default_market_goals` keeps them."""
-    return f"{pair[0]:,.0f} ± {pair[1]:,.0f}"
 
 
 def best_trader(figures: Found) -> tuple[str, Found]:

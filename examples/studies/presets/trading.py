@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,10 +27,8 @@ from examples.studies.presets.makers import (
 )
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import bootstrap_interval, deviation_and_error, mean_and_error
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import measured_on
+from scripts.pages.command import make_page, page_parser
 
 Games = Mapping[tuple[float, int], Game]  # by skew and half-spread
 
@@ -63,12 +60,7 @@ def measure(
 ) -> tuple[dict[str, Any], Games]:
     """Let all makers trade in a preset and in the candidates beside it; return the figures, and the preset's games.
 
-    Args:
-        name: The preset.
-        candidates: Other markets by their names.
-        skews: Those of the makers in the preset, 0 among them.
-        skew: That of the makers in the candidates, which play without one too.
-        options: Of the command.
+    In the preset makers have all `skews`, 0 among them; in the candidates 0 and `skew`.
     """
     preset, few = MarketConfig.preset(name), max(2, options.markets // 4)
     played = {name: (preset, skews, options.markets)}
@@ -119,23 +111,16 @@ def best_of(games: Games, skews: Sequence[float]) -> tuple[float, int]:
 
 
 def make_part(
-    name: str, options: argparse.Namespace, parser: argparse.ArgumentParser, measured: Any, draw: Any = draw_makers
+    name: str, about: str | None, words: Sequence[str] | None, measured: Any, draw: Any = draw_makers
 ) -> None:
     """Measure a preset, or read what was measured; write its figures and pictures, and fill the page."""
-
-    def found() -> dict[str, Any]:
-        began = time.perf_counter()
-        figures = measured(options)
-        engine = Simulator(MarketConfig.preset(name), 2, engine=options.engine).engine_name
-        command = command_of(parser, options)
-        said = measured_on({"command": command, "engine": engine})
-        figures["setting"] |= {"measured": said, "seconds": time.perf_counter() - began}
-        return figures
+    name_of = f"presets.{name}"
+    options = page_parser(name_of, about, 4096, "markets of each maker; candidates get a quarter").parse_args(words)
 
     def drawn(folder: Any, figures: Any) -> None:
         draw(folder, name, figures, options.engine)
 
-    make_page(options, f"presets.{name}", found, drawn, indent=None)
+    make_page(options, name_of, lambda: measured(options), drawn, indent=None)
 
 
 def _returns(found: Returns) -> dict[str, Any]:
@@ -161,15 +146,9 @@ def measure_trading(options: argparse.Namespace) -> dict[str, Any]:
     return found | {"returns": {price: _returns(each) for price, each in returns.items()}}
 
 
-def parser_of(name: str, about: str | None) -> argparse.ArgumentParser:
-    """Return the parser of a preset's command."""
-    return page_parser(f"presets.{name}", about, 4096, "markets of each maker; candidates get a quarter")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and fill the page."""
-    parser = parser_of("trading", __doc__)
-    make_part("trading", parser.parse_args(arguments), parser, measure_trading)
+    make_part("trading", __doc__, arguments, measure_trading)
 
 
 if __name__ == "__main__":

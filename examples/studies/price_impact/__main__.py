@@ -7,7 +7,6 @@ again without measuring.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,12 @@ from tqdm import tqdm
 
 from kineticsim_env import plots
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.counterfactuals import CausalImpact, block_impact, causal_impact
-from kineticsim_env.plots.impact import plain_ticks
+from kineticsim_env.counterfactuals import block_impact, causal_impact
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import measured_on
+from scripts.pages.command import make_page, page_parser
 
 NAME = "price_impact"
 SEED, OBSERVED_SEED = run_seed(13), run_seed(14)
@@ -53,9 +50,8 @@ HELD_BY: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
 }
 
 
-def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
+def measure(markets: int, engine: str) -> dict[str, Any]:
     """Measure every order in every preset; returns every figure of the page."""
-    begin = time.perf_counter()
     common: dict[str, Any] = {"num_markets": markets, "seed": SEED, "engine": engine}
     found = {}
     for name in tqdm(PRESETS, unit="preset"):
@@ -64,15 +60,15 @@ def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
         long = [causal_impact(name, [pace * pieces], (0, LONG), pieces=pieces, **common) for pieces in LONGER]
         found[name] = {
             "observed": observed,
-            "alike": _kept(causal_impact(name, [observed["size"]], (0, 1, AFTER), **common)),
-            "single": _kept(causal_impact(name, SIZES, LAGS, **common)),
-            "sold": _kept(causal_impact(name, [SIZES[-2]], (0, 1, AFTER), side="sell", **common)),
-            "fast": _kept(causal_impact(name, fast, (0, 1, AFTER, 100), pieces=LONG, **common)),
-            "long": [_kept(each) for each in long],
+            "alike": causal_impact(name, [observed["size"]], (0, 1, AFTER), **common)._asdict(),
+            "single": causal_impact(name, SIZES, LAGS, **common)._asdict(),
+            "sold": causal_impact(name, [SIZES[-2]], (0, 1, AFTER), side="sell", **common)._asdict(),
+            "fast": causal_impact(name, fast, (0, 1, AFTER, 100), pieces=LONG, **common)._asdict(),
+            "long": [each._asdict() for each in long],
             "events": _events(name, common),
         }
     held = {
-        label: _kept(causal_impact(MarketConfig.preset(preset, **changes), sizes, (0, 1, 20, 100), **common))
+        label: causal_impact(MarketConfig.preset(preset, **changes), sizes, (0, 1, 20, 100), **common)._asdict()
         for label, (preset, changes, sizes) in tqdm(HELD_BY.items(), unit="market")
     }
     realistic = MarketConfig.preset("realistic")
@@ -84,17 +80,14 @@ def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
         "taken": [taken.cost[0], taken.filled[0]],
     }
     setting = {
-        "command": command,
-        "engine": Simulator(MarketConfig(), 1, engine=engine, seed=0).engine_name,
         "markets": markets,
         "intervals": INTERVALS,
         "after": AFTER,
         "long": LONG,
         "pace": PACE,
         "faster": FASTER,
-        "seconds": time.perf_counter() - begin,
     }
-    return {"setting": setting | {"measured": measured_on(setting)}, "found": found, "held": held, "whole": whole}
+    return {"setting": setting, "found": found, "held": held, "whole": whole}
 
 
 def observe(preset: str, markets: int, engine: str) -> dict[str, Any]:
@@ -139,10 +132,6 @@ def _events(name: str, common: dict[str, Any]) -> dict[str, Any] | None:
     return {"interval": interval, "size": PACE[name], "path": found.moved[0]}
 
 
-def _kept(found: CausalImpact) -> dict[str, Any]:
-    return found._asdict()
-
-
 def draw(folder: Path, found: Any) -> None:
     """Write the pictures: impact by size, and by time."""
     presets = found["found"]
@@ -178,7 +167,7 @@ def _by_size(axes: Any, presets: Any, kind: str, title: str, unit: str) -> None:
         if shown:
             plots.means(axes, [size for size, _ in shown], [mean for _, mean in shown], _COLOURS[name], name, lw=1.4)
     axes.set(title=title, xlabel=unit, ylabel="move of the mid, ticks", xscale="log", yscale="log")
-    plain_ticks(axes.xaxis)
+    plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
@@ -206,16 +195,14 @@ def _by_interval(axes: Any, presets: Any) -> None:
     axes.axhline(0, color=plots.GREY, lw=0.8)
     axes.set(title="8 units, interval by interval", xlabel="intervals since", ylabel="move of the mid, ticks")
     axes.set_xscale("log")
-    plain_ticks(axes.xaxis)
+    plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the page."""
-    parser = page_parser(NAME, __doc__, 16384, "markets, the same for every order")
-    options = parser.parse_args(arguments)
-    command = command_of(parser, options)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine, command), draw, indent=None)
+    options = page_parser(NAME, __doc__, 16384, "markets, the same for every order").parse_args(arguments)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine), draw, indent=None)
 
 
 if __name__ == "__main__":

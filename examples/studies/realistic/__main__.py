@@ -8,9 +8,7 @@ found the preset: `search.py`, which is measured again only if the preset change
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,10 +19,8 @@ from examples.studies.realistic.tables import draw
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactuals.causal import causal_impact
 from kineticsim_env.runtime.options import exit_code, whole
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.null_models import zero_intelligence
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import machine
+from scripts.pages.command import make_page, page_parser
 
 NAME, BESIDE, PATH = "realistic", "news", "fundamental path alone"
 
@@ -40,15 +36,10 @@ def look(config: MarketConfig, options: argparse.Namespace, price: str = "last")
     }
 
 
-def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return every figure of the page but those of the search, as JSON keeps them."""
-    began = time.perf_counter()
     preset = MarketConfig.preset(NAME)
     return {
-        "command": command,
-        "date": datetime.date.today().isoformat(),
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "machine": machine(),
         "markets": options.markets,
         "intervals": options.intervals,
         "presets": {
@@ -60,7 +51,6 @@ def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
             BESIDE: look(MarketConfig.preset(BESIDE), options),
         },
         "impact": causal_impact(NAME, num_markets=min(options.markets, 4096), engine=options.engine)._asdict(),
-        "seconds": time.perf_counter() - began,
     }
 
 
@@ -69,13 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = page_parser(NAME, __doc__, 1000, "of each market")
     parser.add_argument("--intervals", type=whole(400, 1 << 20), default=study.INTERVALS, help="of each market")
     options = parser.parse_args(arguments)
-    make_page(
-        options,
-        NAME,
-        lambda: measure(options, command_of(parser, options)),
-        lambda folder, found: draw(folder / f"{NAME}.png", found),
-        indent=None,
-    )
+    make_page(options, NAME, lambda: measure(options), draw, indent=None)
 
 
 if __name__ == "__main__":

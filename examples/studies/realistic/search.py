@@ -7,22 +7,18 @@ README.md, which shows the best of them.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 from examples.studies.realistic import study
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import exit_code, whole
-from kineticsim_env.simulator import Simulator
 from scripts.pages.blocks import fill
-from scripts.pages.command import command_of, figures, page_parser
-from scripts.pages.markdown import machine, write_figures
+from scripts.pages.command import figures, page_parser
+from scripts.pages.markdown import write_figures
 
 NAME = "realistic.search"
 
@@ -44,20 +40,6 @@ def search(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
-    """Return the search, as JSON keeps it."""
-    began = time.perf_counter()
-    return {
-        "command": command,
-        "date": datetime.date.today().isoformat(),
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "machine": machine(),
-        "markets": options.markets,
-        "points": search(options),
-        "seconds": time.perf_counter() - began,
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, write what was found, and fill the page."""
     parser = page_parser(NAME, __doc__, 128, "of each point")
@@ -65,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--points", type=whole(1, 1 << 16), default=64, help="of each stage of the search")
     options = parser.parse_args(arguments)
     check_folder("--output", options.output)
-    found = figures(options, NAME, lambda: measure(options, command_of(parser, options)))
+    found = figures(options, NAME, lambda: {"markets": options.markets, "points": search(options)})
     write_figures(options.output, "search", found, indent=None)
     fill(options.output, "realistic")
 

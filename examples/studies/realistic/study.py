@@ -191,14 +191,10 @@ def without(splitters: bool = False, fundamental: bool = False) -> MarketConfig:
 
 
 def look(config: MarketConfig, markets: int, intervals: int = INTERVALS, price: str = "last", **options: Any) -> Found:
-    """Measure what is asked for, over all markets together.
+    """Measure what is asked for, over all markets together, in so many intervals after a warm-up.
 
-    Args:
-        config: The market.
-        markets: M.
-        intervals: After a warm-up.
-        price: Whose returns; `"fundamental"` is that path alone, of which facts of trading have no number.
-        **options: `engine`, `device`, `progress` of `ks.measure`.
+    Returns are of a `price`; `"fundamental"` is that path alone, of which facts of trading have no number. Options are
+    `engine`, `device` and `progress` of `ks.measure`.
     """
     texts = {name: text.format(price=price) for name, text in MEASURED.items()}
     asked = {name: [text.format(price=price) for text in fact.statistics] for name, fact in ASKED.items()}

@@ -81,7 +81,7 @@ def hardest(found: Mapping[str, Any]) -> str:
     return "; ".join(f"{study.ASKED[name].measured} ({failed[name]} of {len(rows)})" for name in names)
 
 
-def draw(path: Path, found: Mapping[str, Any]) -> None:
+def draw(folder: Path, found: Mapping[str, Any]) -> None:
     """Write the page's picture; of the fundamental path alone there are prices only."""
     values = {name: found["presets"][name]["value"] for name in COLOURS}
     trading = {name: value for name, value in values.items() if "curve" in value}
@@ -118,4 +118,4 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
         axes.set(title="Observed move of the mid with takers", xlabel="takers' net volume, units", ylabel="ticks")
         axes.legend(fontsize=8)
 
-    plots.save_panels(path, [correlations, tails, signs, moves])
+    plots.save_panels(folder / "realistic.png", [correlations, tails, signs, moves])

@@ -7,9 +7,7 @@ the rewards is in learning.json (`learning.py`).
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,7 @@ from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from scripts.pages.command import make_page, page_parser
-from scripts.pages.markdown import machine
 
 NAME, PRESETS = "rewards", ("news", "continuous", "trading")
 
@@ -57,7 +53,7 @@ def figures(task: str, training: Played, held_out: Played) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return every figure of the page, as JSON keeps them."""
-    began, found = time.perf_counter(), {}
+    found: dict[str, Any] = {}
     bar = tqdm(total=2 * len(PRESETS) * len(GRIDS), unit="grid")
     for preset in PRESETS:
         found[preset] = {}
@@ -68,18 +64,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 bar.update()
             found[preset][task] = figures(task, *played)
     bar.close()
-    return {
-        "command": f"python -m examples.studies.{NAME} --markets {options.markets}",
-        "date": datetime.date.today().isoformat(),
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "machine": machine(),
-        "markets": options.markets,
-        "seconds": time.perf_counter() - began,
-        "found": found,
-    }
+    return {"markets": options.markets, "found": found}
 
 
-def draw(path: Path, found: Mapping[str, Any]) -> None:
+def draw(folder: Path, found: Mapping[str, Any]) -> None:
     """Write the picture: makers, what the default and what the former default paid them against what they earned."""
     markets = found["found"]
 
@@ -105,7 +93,7 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
         axes.legend(fontsize=7)
 
     plots.save_panels(
-        path,
+        folder / f"{NAME}.png",
         [
             lambda axes, preset=preset, name=name, title=title: panel(axes, preset, name, title)
             for name, title in ((DEFAULTS["MarketMaking"], "Default"), (FORMER["MarketMaking"], "Former default"))
@@ -119,13 +107,7 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, or read what was measured; draw, and fill the page."""
     options = page_parser(NAME, __doc__, 1024, "markets of each policy").parse_args(arguments)
-    make_page(
-        options,
-        NAME,
-        lambda: measure(options),
-        lambda folder, found: draw(folder / f"{NAME}.png", found),
-        indent=None,
-    )
+    make_page(options, NAME, lambda: measure(options), draw, indent=None)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ which only the reward is changed; what counts is the policy at the end.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import sys
 import tempfile
@@ -25,8 +24,7 @@ from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.options import exit_code, whole
 from scripts.pages.blocks import fill
-from scripts.pages.command import page_parser
-from scripts.pages.markdown import machine
+from scripts.pages.command import measurement, page_parser
 from scripts.pages.provenance import stamp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -86,17 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"{preset} {task} {reward} seed {seed}: {found[-1][0]:.0f} ± {found[-1][1]:.0f}", flush=True)
         for reward, found in runs.items():
             rows.append({"preset": preset, "task": task, "reward": reward, "runs": found})
-        record = {
-            "command": f"{parser.prog} --steps {options.steps} --seeds {options.seeds}",
-            "date": datetime.date.today().isoformat(),
-            "machine": machine(),
-            "steps": options.steps,
-            "markets": options.markets,
-            "parallel": MARKETS,
-            "seconds": time.perf_counter() - began,
-            "rows": rows,
-            "rules": stamp("rewards.learning"),
-        }
+        sizes = {"steps": options.steps, "markets": options.markets, "parallel": MARKETS}
+        record = measurement(options, began) | sizes | {"rows": rows, "rules": stamp("rewards.learning")}
         with replacing(options.output / "learning.json") as part:
             part.write_text(json.dumps(record, indent=1) + "\n")
     fill(options.output, "rewards")

@@ -53,16 +53,7 @@ def policies_of(task: str) -> list[dict[str, float]]:
 def play(
     config: MarketConfig, task: str, markets: int, engine: str = "auto", seed: int = HELD_OUT_SEED, **settings: Any
 ) -> Played:
-    """Let every policy of a task's grid play one episode of the same markets.
-
-    Args:
-        config: The market.
-        task: As in `evaluation_env`.
-        markets: M.
-        engine: As in `Simulator`.
-        seed: Market m of every policy is seeded `seed + m`.
-        **settings: Further ones of the task.
-    """
+    """Let every policy of a task's grid play one episode of the same markets; market m is seeded `seed + m`."""
     count = len(policies_of(task))
     seeds = np.tile(seed + np.arange(markets, dtype=np.int64), count)
     parts = (_executors if task == "Execution" else _for_profit)(config, task, seeds, engine, settings)

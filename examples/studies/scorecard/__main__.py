@@ -6,9 +6,7 @@ writes results.json and the picture, and fills README.md.
 
 from __future__ import annotations
 
-import datetime
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,7 @@ from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecards import Scorecard, scorecard
-from kineticsim_env.simulator import Simulator
-from scripts.pages.command import command_of, make_page, page_parser
-from scripts.pages.markdown import machine
+from scripts.pages.command import make_page, page_parser
 
 NAME = "scorecard"
 SEED = run_seed(17)
@@ -35,21 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cards: dict[str, Scorecard] = {}
 
     def measure() -> dict[str, Any]:
-        began = time.perf_counter()
         run: dict[str, Any] = {"aggregate": AGGREGATES, "seed": SEED, "engine": options.engine}
         for preset in PRESETS:
             cards[preset] = scorecard(MarketConfig.preset(preset), options.intervals, markets=options.markets, **run)
             print(f"{preset}: {cards[preset].shown[0].within} within their ranges")
-        return {
-            "command": command_of(parser, options),
-            "date": datetime.date.today().isoformat(),
-            "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-            "machine": machine(),
-            "markets": options.markets,
-            "intervals": options.intervals,
-            "cards": {preset: stored(card) for preset, card in cards.items()},
-            "seconds": time.perf_counter() - began,
-        }
+        kept = {preset: stored(card) for preset, card in cards.items()}
+        return {"markets": options.markets, "intervals": options.intervals, "cards": kept}
 
     def draw(folder: Path, _: Any) -> None:
         if SHOWN in cards:  # of --results the picture stays as it is
@@ -62,15 +49,8 @@ def stored(card: Scorecard) -> dict[str, Any]:
     """Return a card as JSON keeps it."""
     return {
         "columns": [
-            {
-                "name": column.name,
-                "aggregate": column.aggregate,
-                "null": column.null,
-                "value": [line.value for line in column.lines],
-                "error": [line.error for line in column.lines],
-                "count": [line.count for line in column.lines],
-                "given": [line.given for line in column.lines],
-            }
+            {"name": column.name, "aggregate": column.aggregate, "null": column.null}
+            | {what: [getattr(line, what) for line in column.lines] for what in ("value", "error", "count", "given")}
             for column in card.shown
         ],
         "impact": card.impact._asdict() if card.impact else None,

@@ -8,7 +8,6 @@ README.md.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,8 @@ import numpy as np
 
 from examples.studies.stylised_facts.figures import draw
 from examples.studies.stylised_facts.study import AUCTIONS, EDGE, LAGS, Sweep, measure, populations
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from scripts.pages.command import make_page, page_parser
-from scripts.pages.markdown import measured_on
 
 NAME = "stylised_facts"
 MOMENTUM = tuple(round(0.05 * step, 2) for step in range(15))
@@ -46,23 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn: list[Sweep] = []
 
     def figures() -> dict[str, Any]:
-        begin, engine = time.perf_counter(), options.engine
+        engine = options.engine
         line, plane = populations(MOMENTUM, (MAKER,)), populations(MOMENTUM, MAKERS)
         small = {name: measure(line, PUBLISHED_MARKETS, engine=engine, **changes) for name, changes in OTHERS.items()}
         large = measure(line, options.markets, engine=engine)
         coin = measure(line, options.markets, engine=engine, rounding="coin")
         grid = measure(plane, min(PLANE_MARKETS, options.markets), lags=1, engine=engine)
         drawn.extend((small["as published"], large, coin, grid))
-        setting = {
-            "command": f"python -m examples.studies.{NAME} --markets {options.markets}",
-            "engine": Simulator(MarketConfig(), 2, engine=engine).engine_name,
+        return {
             "auctions": AUCTIONS,
             "edge": EDGE,
             "jump": JUMP,
-            "seconds": time.perf_counter() - begin,
-        }
-        return setting | {
-            "measured": measured_on(setting),
             "small": {name: figures_of(sweep) for name, sweep in small.items()},
             "large": figures_of(large),
             "coin": figures_of(coin),

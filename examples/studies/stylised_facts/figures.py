@@ -23,12 +23,8 @@ _GREEN, _ORANGE = "#2e7d4f", "#d98a1c"
 def draw(folder: Path, small: Any, large: Any, coin: Any, plane: Any) -> None:
     """Write the pictures: the sweep at the published size and with many markets, autocorrelations, roundings, plane.
 
-    Args:
-        folder: Where the PNGs go.
-        small: `Sweep` at the published number of markets.
-        large: The same populations with many.
-        coin: These with `rounding="coin"`.
-        plane: Momentum x maker.
+    Each is of a `Sweep`: at the published number of markets, with many, these with `rounding="coin"`, and momentum x
+    maker.
     """
     for name, sweep in (("sweep", small), ("ensemble", large)):
         panels = [

@@ -68,16 +68,16 @@ def measure(
 ) -> Sweep:
     """Run every population side by side in one ensemble, and take the statistics of each market.
 
+    A long ensemble is run in blocks of markets, which changes no figure: market j of population p has the seed `SEED +
+    p * 2^20 + j`.
+
     Args:
         shares: float64 `[P, 2]`, momentum and maker; the rest are noise agents.
-        markets: M of each population; market j of population p has the seed `SEED + p * 2^20 + j`, whatever M is.
+        markets: M of each population.
         auctions: How many from the opening.
         lags: Autocorrelations go up to this lag.
         engine: As in `Simulator`.
         **changes: Fields of `MarketConfig`; populations are drawn per market unless it says otherwise.
-
-    Returns:
-        The statistics; a long ensemble is run in blocks of markets, which changes no figure.
     """
     points = len(shares)
     block = max(1, min(markets, _BLOCK // (points * auctions)))
@@ -104,13 +104,9 @@ def measure(
 def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, levels: int, lags: int) -> dict:
     """Return the statistics of each market, `[M]` or `[M, n]`, by name.
 
-    Args:
-        price: int32 `[M, S]`, the last price after each auction.
-        mid2: int32 `[M, S]`, twice the mid of the book that the auction left behind; where a side is empty there,
-            twice the last price. So its changes are those over an auction, as the last price's are.
-        volume: int32 `[M, S]`, units traded.
-        levels: Ticks of the grid.
-        lags: Autocorrelations go up to this lag.
+    Series are int32 `[M, S]`. `mid2` is twice the mid of the book that the auction left behind; where a side is empty
+    there, twice the last price. So its changes are those over an auction, as the last price's are. `levels` are the
+    grid's ticks; autocorrelations go up to `lags`.
     """
     change = statistics.arrays.returns(price)
     size = np.abs(change)

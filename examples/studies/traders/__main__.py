@@ -6,16 +6,14 @@ It writes results.json and the pictures, and fills README.md.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kineticsim_env.runtime.options import exit_code
-from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import bootstrap_interval
 from scripts.pages.command import make_page, page_parser
-from scripts.pages.markdown import means, measured_on
+from scripts.pages.markdown import means
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "traders"))
 
@@ -36,23 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     played: dict[Any, Any] = {}
 
     def measure() -> dict[str, Any]:
-        begin = time.perf_counter()
         markets, engine = options.markets, options.engine
         followers = {count: trend_follower.measure(count, markets, AUCTIONS, engine) for count in (0, 2, 4, 6)}
         values = private_values.measure(markets, PERIODS, engine)
         mixtures = chiarella.measure(markets, INTERVALS, engine)
         played.update({trend_follower: followers, private_values: values, chiarella: mixtures})
-        setting = {
-            "command": f"python -m examples.studies.{NAME} --markets {markets}",
-            "engine": Simulator(num_markets=2, engine=engine).engine_name,
+        return {
             "markets": markets,
             "auctions": AUCTIONS,
             "periods": PERIODS,
             "intervals": INTERVALS,
-            "seconds": time.perf_counter() - begin,
-        }
-        return setting | {
-            "measured": measured_on(setting),
             "followers": {count: _of(found) for count, found in followers.items()},
             "values": {", ".join(pair): means(found) for pair, found in values.items()},
             "mixtures": {

@@ -34,7 +34,6 @@ class NumpyEngine(Engine):
     name = "numpy"
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        """Bind the engine to CPU tensors by their names in `struct Launch`."""
         self._args: dict[str, Any] = dict.fromkeys(layout.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
         super().__init__(device, sizes, tensors)
@@ -53,15 +52,12 @@ class NumpyEngine(Engine):
         self._args["regimes"] = None if config.regimes is None else regime_rows(config)
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
-        """See `Engine.set_agents`."""
         self._args["agents"] = tuple(groups)
 
     def set_agent_parameters(self, table: np.ndarray) -> None:
-        """See `Engine.set_agent_parameters`."""
         self._args["agent_parameters"] = table.astype(np.int64)
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         self._args["params_stride"] = int(len(rows["num_noise"]) > 1)
         self._args["params"] = {
             name: np.array(np.broadcast_to(rows[name], (self._sizes["M"],)), dtype=np.int64)
@@ -75,7 +71,6 @@ class NumpyEngine(Engine):
         agents: np.ndarray | None = None,
         agents_present: torch.Tensor | None = None,
     ) -> None:
-        """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = {name: np.array(rows[name], dtype=np.int64) for name in layout.PARAMS_FIELDS}
         if agents is not None:
             if agents_present is not None:
@@ -92,20 +87,16 @@ class NumpyEngine(Engine):
         self.bind({"scenario_thresholds": self._uniform_thresholds(len(table["fee"]))})
 
     def parameters(self) -> torch.Tensor:
-        """Return the parameters of every market; see `Engine.parameters`."""
         return torch.from_numpy(pack(self._args["params"]))
 
     def agent_parameters(self) -> torch.Tensor | None:
-        """See `Engine.agent_parameters`."""
         table = self._args.get("agent_parameters")
         return None if table is None else torch.from_numpy(table.astype(np.int32))
 
     def scenario_rows(self) -> torch.Tensor:
-        """Return the table of scenarios; see `Engine.scenario_rows`."""
         return torch.from_numpy(pack(self._args["scenario_params"]))
 
     def set_task(self, task: Mapping[str, Any]) -> None:
-        """Take over the task's settings; see `Engine.set_task`."""
         super().set_task(task)
         self._args["task"] = {name: np.asarray(value) if name == "role" else value for name, value in task.items()}
 
