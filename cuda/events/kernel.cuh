@@ -1,4 +1,5 @@
-// kernel.cuh: markets on the clock on a GPU, one per lane: runs of continuous trading, or steps of environments.
+// kernel.cuh: markets on the clock on a GPU, one per lane, or of few under continuous trading one per group of lanes: runs of
+// continuous trading, or steps of environments.
 //
 // Rows are in shared memory, tick by tick for all lanes of a warp. In 32 bits a lane's market is in banks of the lane's own,
 // so that an order of every lane takes one cycle wherever their ticks are; in 16 bits two lanes share two banks, and it takes

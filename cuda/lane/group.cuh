@@ -10,11 +10,13 @@ namespace ks {
 template <int kSize>
 struct Group {
   static constexpr int kLanes = kSize;
+  static constexpr unsigned kBits = kSize == 32 ? 0xffffffffu : (1u << kSize % 32) - 1;
+  static KS_ON_LANE int first() { return this_lane() / kSize * kSize; }
   // All lanes that are here, if the group's are among them: groups that wait for their own alone would each go on alone.
   static KS_ON_LANE unsigned mask() {
 #ifdef __CUDA_ARCH__
     if (kSize < 32) {
-      const unsigned group = ((1u << kSize % 32) - 1) << (this_lane() / kSize * kSize), here = __activemask();
+      const unsigned group = kBits << first(), here = __activemask();
       return (here & group) == group ? here : group;
     }
 #endif
@@ -29,12 +31,12 @@ struct Group {
   // A bit per lane of the group.
   static KS_ON_LANE unsigned ballot(bool holds) {
     if constexpr (kSize == 1) return holds;
-    else return (KS_BALLOT_LANES(mask(), holds) >> (this_lane() / kSize * kSize)) & (kSize == 32 ? 0xffffffffu : (1u << kSize % 32) - 1);
+    else return KS_BALLOT_LANES(mask(), holds) >> first() & kBits;
   }
   // The first lane's number.
   template <typename T>
   static KS_ON_LANE T from_first(T x) {
-    if constexpr (kSize > 1) x = (T)KS_SHUFFLE_LANES(mask(), x, this_lane() / kSize * kSize);
+    if constexpr (kSize > 1) x = (T)KS_SHUFFLE_LANES(mask(), x, first());
     return x;
   }
   template <typename T>
