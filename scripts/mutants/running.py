@@ -17,7 +17,7 @@ from typing import Any
 
 from scripts.mutants.drawing import ROOT
 
-LIMITS = {"kineticsim_env": 30.0, "cuda": 60.0}  # seconds of a processor for the tests of a mutant, builds among them
+LIMITS = {"Python": 30.0, "cuda": 60.0}  # seconds of a processor for the tests of a mutant, builds among them
 TEST_LIMIT = 30  # for one test
 WALL_LIMIT = 900  # seconds that all may take on a busy machine
 
@@ -157,7 +157,7 @@ def try_mutant(worker: Worker, mutant: dict, parts: list[list[str]]) -> dict:
         if not there:
             return {"outcome": "gone"}
         for part in parts:
-            left = LIMITS[mutant["file"].partition("/")[0]] - worker.used
+            left = LIMITS["cuda" if is_cpp else "Python"] - worker.used
             if left < 5:
                 break
             ended, by, count = worker.run(part, left, is_cpp)
