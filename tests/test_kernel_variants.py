@@ -488,13 +488,19 @@ def test_a_call_on_the_clock_has_a_warp_and_bins_if_its_events_are_many(variants
     assert (blocks, threads, shared) == (1, 128, 4 * 4 * (4 * 256 + BIN_INTS))
 
 
-def test_continuous_trading_has_a_lane_for_each_market(variants):
-    config = ks.MarketConfig.preset("trading", arrivals="clock", mechanism="continuous")
-    engine = open_engine(128, markets=33)
+@pytest.mark.parametrize(
+    ("markets", "lanes", "blocks"),
+    [(1, 32, 1), (33, 32, 33), (2112, 32, 2112), (2113, 16, 1057), (4224, 16, 2112), (4225, 1, 133)],
+)
+def test_continuous_trading_has_fewer_lanes_for_each_of_more_markets(variants, markets, lanes, blocks):
+    """By 132 multiprocessors of 16 warps."""
+    config = ks.MarketConfig.preset("news")
+    engine = open_engine(128, markets=markets)
     engine.set_ensemble(config)
     engine.set_parameters(rows_of(config))
-    _, blocks, threads, _ = engine.prepare(0)
-    assert variants[-1]["KS_EVENTS"] == 2 and (blocks, threads) == (2, 32)
+    prepared = engine.prepare(0)
+    assert (variants[-1]["KS_EVENTS"], variants[-1]["KS_LANES_PER_MARKET"]) == (2, lanes)
+    assert prepared[1:3] == (blocks, 32)
 
 
 def test_what_tests_force_wins(variants):
