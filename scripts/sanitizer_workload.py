@@ -2,16 +2,18 @@
 
 Any number of order bins, windows of one chunk and of many, books that overflow, kernels of their own, all options,
 slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
-that leave part of the last block without a market. On the clock: call auctions by warps and continuous trading by
-lanes, with beats in intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way.
+that leave part of the last block without a market.
+On the clock: call auctions by warps and continuous trading by a lane or more per market, with beats in
+intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way.
 
-Most of the time goes to compiling some 110 kernels: let several processes share the cases, after a run without
+Most of the time goes to compiling some 130 kernels: let several processes share the cases, after a run without
 sanitizer that has filled their cache.
 """
 
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
 import gymnasium as gym
@@ -187,6 +189,8 @@ def agents_of_users(slots: int, **changes: Any) -> None:
 
 # On the clock ---------------------------------------------------------------------------------------------------------
 
+LANES = (1, 16, 32)  # of a market under continuous trading, as cuda/model/plan.h chooses
+
 
 def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> MarketConfig:
     """Return a market on the clock, with beats inside intervals and, with levers, regimes too."""
@@ -209,9 +213,16 @@ def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> M
     return MarketConfig.preset("trading", **fields | changes)
 
 
-def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, **changes: Any) -> None:
+def force_lanes(simulator: Simulator, lanes: int) -> None:
+    """Have markets under continuous trading so many lanes each: the plan would give few markets 32."""
+    if lanes:
+        cast(CudaEngine, simulator.engine).force = {"KS_LANES_PER_MARKET": lanes}
+
+
+def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, lanes: int = 0, **changes: Any) -> None:
     """Run, quote, change parameters and reset 37 markets: the last warp of lanes has a few only."""
     simulator = Simulator(clock_config(mechanism, levels, levers, **changes), 37, engine="cuda", slots=slots)
+    force_lanes(simulator, lanes)
     if levels > 128:
         simulator.specialise()
     for record in (layout.SERIES, (*layout.SERIES, *layout.FURTHER_SERIES)):
@@ -225,17 +236,20 @@ def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, 
     simulator.check_errors()
 
 
-def too_large_for_rows(slots: int) -> None:
+def too_large_for_rows(slots: int, lanes: int) -> None:
     """Run markets of which some leave 16 bits in the middle of a run, and some begin beyond it or overflow."""
     config = clock_config("continuous", 64, False, max_order_qty=100, cancel_prob=0.0, market_order_prob=0.0)
     simulator = Simulator(config, 37, engine="cuda", slots=slots)
+    force_lanes(simulator, lanes)
     simulator.bid[::5, 0], simulator.ask[9, 63] = 2**15 - 5000, 2**20  # an interval's orders are 4000 at most
     simulator.bid[20, 0] = 2**31 - 100
     simulator.run(20)
     overflowed(simulator)
 
 
-def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: list[int], **changes: Any) -> None:
+def environments_on_the_clock(
+    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, **changes: Any
+) -> None:
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
     task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
@@ -243,6 +257,7 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
     settings = EnvSettings(config, engine="cuda", auctions_per_step=2, **how)
     core = EnvCore(37, task, roles, slots_of(roles), settings)
+    force_lanes(core.simulator, lanes)
     core.reset(seed=3)
     random_steps(core, 7)
     core.live_task.set_scenarios({"noise_spread": (14, 20)})
@@ -278,21 +293,23 @@ def cases() -> Iterator[Callable[[], None]]:
 
 def cases_on_the_clock() -> Iterator[Callable[[], None]]:
     """All kernels of markets on the clock."""
-    for mechanism in ("call", "continuous"):
+    for mechanism, lanes in (("call", 0), *(("continuous", lanes) for lanes in LANES)):
         for slots in (0, 1, 3):
-            yield partial(markets_on_the_clock, mechanism, 128, slots == 1, slots)
-            yield partial(markets_on_the_clock, mechanism, 128, slots != 1, slots, rounding="even")
+            yield partial(markets_on_the_clock, mechanism, 128, slots == 1, slots, lanes)
+            yield partial(markets_on_the_clock, mechanism, 128, slots != 1, slots, lanes, rounding="even")
         for levels in (8, 512):
-            yield partial(markets_on_the_clock, mechanism, levels, False, 1)
+            yield partial(markets_on_the_clock, mechanism, levels, False, 1, lanes)
         for roles in ((ROLES[0],), ROLES):
-            yield partial(environments_on_the_clock, mechanism, roles, [4, 12])
+            yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes)
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
         yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)
-    for slots in (0, 1, 3):
-        yield partial(too_large_for_rows, slots)
-    for roles in ((ROLES[0],), ROLES):  # some leave 16 bits before a step, some with the book of a warm start
-        yield partial(environments_on_the_clock, "continuous", roles, [2, 390, 6000], cancel_prob=0.0)
+    for slots, lanes in product((0, 1, 3), LANES):
+        yield partial(too_large_for_rows, slots, lanes)
+    for roles, lanes in product(
+        ((ROLES[0],), ROLES), LANES
+    ):  # some leave 16 bits before a step, some with a warm start's book
+        yield partial(environments_on_the_clock, "continuous", roles, [2, 390, 6000], lanes, cancel_prob=0.0)
 
 
 def main() -> None:
