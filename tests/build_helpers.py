@@ -72,7 +72,6 @@ HOST_KERNELS |= {
     for name, flags in HOST_KERNELS.items()
     for number, levers in ((1, "rounding"), (2, "levers"))
 }
-HOST_KERNELS["shared markets"] = ["events_on_host.cpp", "-fno-strict-aliasing"]
 ADDED = {"agents": CLASSES, "small agents": SMALL_CLASSES}  # of agent_classes.py, in their order
 _LANES_OF_A_WARP = [flag for flag in HOST_KERNELS["lanes and deadlines"] if "DEADLINES" not in flag]  # only with a text
 _WITH_TEXT = HOST_KERNELS | {
@@ -85,6 +84,7 @@ HOST_KERNELS |= {  # with the text of agents' classes
     for kinds in ADDED
     if "-fno-strict-aliasing" in flags
 }
+CLOCK_KERNELS = {"shared markets": ["events_on_host.cpp", "-fno-strict-aliasing"]}  # of markets on the clock alone
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -142,8 +142,8 @@ def headers_with_fibers(folder: Path) -> Path:
 
 
 def build_kernel_on_host(name: str, folder: Path) -> Path:
-    """Build one of `HOST_KERNELS` in a folder."""
-    source, *flags = HOST_KERNELS[name]
+    """Build one of `HOST_KERNELS` or `CLOCK_KERNELS` in a folder."""
+    source, *flags = (HOST_KERNELS | CLOCK_KERNELS)[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     if (kinds := ADDED.get(name.rpartition(" and ")[2])) is not None:
         (include / build.AGENTS).write_text(programs.text_of_all(kinds))
@@ -152,14 +152,15 @@ def build_kernel_on_host(name: str, folder: Path) -> Path:
 
 
 def kernel_on_host(name: str) -> Any:
-    """Load one of `HOST_KERNELS` from the cache, where the first that asks for it builds it from these sources."""
+    """Load a kernel for a CPU from the cache, where the first that asks for it builds it from these sources."""
     tests = Path(__file__).parent
     texts = [
         path.read_bytes() for path in sorted((*tests.glob("*.h"), *tests.glob("*.cuh"), *tests.glob("*_host.cpp")))
     ]
     classes = [programs.text_of_all(kinds) for kinds in ADDED.values()]
     compiler = build.compiler_version(build.find_cxx() or "c++")
-    key = build.key(name, HOST_FLAGS, HOST_KERNELS[name], compiler, build.source_hash(), *texts, *classes)
+    flags = (HOST_KERNELS | CLOCK_KERNELS)[name]
+    key = build.key(name, HOST_FLAGS, flags, compiler, build.source_hash(), *texts, *classes)
     folder = build.cache_dir() / f"kernels_of_tests_{key}"
     folder.mkdir(mode=0o700, exist_ok=True)
     built = folder / "kernel.so"
