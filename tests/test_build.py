@@ -201,7 +201,7 @@ while not os.path.exists("started"):
     time.sleep(0.01)
 child = os.fork()
 if child == 0:
-    signal.alarm(60)
+    signal.alarm(300)  # a build on a machine that is busy takes a minute
 if child and DIES:
     os.kill(os.getpid(), signal.SIGKILL)
 open("go", "w").close()
