@@ -24,18 +24,17 @@ struct ArrivingAgent {
   uint64_t word;
 };
 
-// An arrival that a lane has drawn for another, which matches it.
-struct DrawnArrival {
+// An arrival that waits in shared memory, perhaps for another lane, to be matched.
+struct alignas(8) DrawnArrival {
   int32_t offset;
   uint32_t rest;  // quantity, up to 65535, and flags
+  KS_ON_LANE explicit DrawnArrival(const Arrival& a)
+      : offset(a.offset), rest((uint32_t)a.quantity | (uint32_t)a.sells << 16 | (uint32_t)a.marketable << 17 |
+                               (uint32_t)a.by_value << 18) {}
   KS_ON_LANE Arrival arrival() const {
     return {(int32_t)(rest & 0xffff), offset, (int32_t)(rest >> 16 & 1), (int32_t)(rest >> 17 & 1), (int32_t)(rest >> 18 & 1)};
   }
 };
-KS_ON_LANE DrawnArrival drawn(const Arrival& a) {
-  return {a.offset, (uint32_t)a.quantity | (uint32_t)a.sells << 16 | (uint32_t)a.marketable << 17 | (uint32_t)a.by_value << 18};
-}
-
 struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
   Arrival arrivals[kEventBlock];

@@ -39,6 +39,13 @@ struct SharedColumns {
   using Lanes = Group<kLanes>;
   static constexpr int kMarkets = kLaneCount / kLanes;
 };
+// A market that has a column like its neighbours, for which all lanes do something together.
+template <typename Width>
+struct WholeWarp {
+  using Cell = typename Width::Cell;
+  using Lanes = Group<kLaneCount>;
+  static constexpr int kMarkets = Width::kMarkets;
+};
 template <typename T, typename Width>
 struct Column {
   T* at;

@@ -15,7 +15,8 @@ struct EventSlots {
   Sides<int32_t> aheads[kRoom];
   Sides<int64_t> moments[kRoom];
   int64_t bought[kRoom], sold[kRoom];
-  Sides<int32_t> best;  // places of standing quotes that take part, or kNoPlace
+  Sides<int32_t> places[kRoom];  // of standing quotes that take part, or kNoPlace: of several slots' ones,
+  Sides<int32_t> best;           // and the best of all
 
   KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
 
@@ -62,6 +63,7 @@ struct EventSlots {
       for (int side = 0; side < 2; ++side) {
         aheads[k].at[side] = Lanes::from_first(aheads[k].at[side]);
         moments[k].at[side] = Lanes::from_first(moments[k].at[side]);
+        set_place(k, side, Lanes::from_first(place(k, side)));
       }
       bought[k] = Lanes::from_first(bought[k]), sold[k] = Lanes::from_first(sold[k]);
     }
@@ -81,6 +83,16 @@ struct EventSlots {
 
   // The number of a slot: of a single one, the compiler knows it.
   static KS_ON_LANE int at(int k) { return kSlots < 2 ? 0 : k; }
+  KS_ON_LANE int32_t place(int k, int32_t side) const { return kSlots < 2 ? best.of(side) : places[k].of(side); }
+  KS_ON_LANE void set_place(int k, int32_t side, int32_t x) {
+    if (kSlots < 2) best.set(side, x);
+    else places[k].set(side, x);
+  }
+  KS_ON_LANE void find_best(int32_t side) {
+    int32_t first = kNoPlace;
+    for (int k = 0; k < count(); ++k) first = min_of(first, place(k, side));
+    best.set(side, first);
+  }
   KS_ON_LANE int32_t ahead(int k, int32_t side) const { return aheads[at(k)].of(side); }
   KS_ON_LANE void set_ahead(int k, int32_t side, int32_t x) { aheads[at(k)].set(side, x); }
   KS_ON_LANE void set_moment(int k, int32_t side, int64_t x) { moments[at(k)].set(side, x); }
@@ -95,7 +107,7 @@ struct EventSlots {
     Quote& quote = quotes[at(k)];
     quote.bid_qty = side ? quote.bid_qty : quantity;
     quote.ask_qty = side ? quantity : quote.ask_qty;
-    if (quantity == 0) set_ahead(k, side, 0), set_moment(k, side, 0);
+    if (quantity == 0) set_ahead(k, side, 0), set_moment(k, side, 0), set_place(k, side, kNoPlace);
   }
 
   // Slot k has bought or sold at an absolute price.
@@ -109,8 +121,7 @@ struct EventSlots {
   }
 
   // Which of the quotes at a place is next: that with the least ahead, or the earliest of several; -1: there is none.
-  template <typename Place>
-  KS_ON_LANE int first_at(int32_t here, int32_t side, const Place& place) const {
+  KS_ON_LANE int first_at(int32_t here, int32_t side) const {
     int first = -1;
     for (int k = 0; k < count(); ++k) {
       if (place(k, side) != here) continue;

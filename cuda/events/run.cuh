@@ -1,19 +1,10 @@
-// run.cuh: decisions of a market on the clock, and what a run records of them.
+// run.cuh: decisions of a market on the clock, and what a run records of them: of a ContinuousMarket, or on a core of a CallMarket
+// (cpu/call.h).
 #pragma once
 
-#include "events/call.cuh"
 #include "events/continuous.cuh"
 
 namespace ks {
-
-template <bool kContinuous, int kSlots, typename Width>
-struct EventMarketOf {
-  using type = CallMarket<kSlots, Width>;
-};
-template <int kSlots, typename Width>
-struct EventMarketOf<true, kSlots, Width> {
-  using type = ContinuousMarket<kSlots, Width>;
-};
 
 // The next interval of a launch: which of a decision's, and of which decision.
 struct RunPlace {
