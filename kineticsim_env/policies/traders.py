@@ -8,6 +8,7 @@ A trader is called with observations float32 `[M, F]` and returns continuous act
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 
@@ -94,14 +95,22 @@ class MomentumTrader(ScriptedPolicy):
     def signal(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mid less the weighted mean of the four mids before it, in ticks, `[M]`."""
         observation = check_observation(observation)
-        weights = torch.tensor([self.decay**i for i in range(4)], device=observation.device)
+        weights, total = _weights(self.decay, observation.device)
         behind = mid_changes(observation).cumsum(1)  # the mid less that of 1, 2, 3, 4 decisions before
-        return (behind * weights).sum(1) / weights.sum()
+        return (behind * weights).sum(1) / total
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         push = self._direction * self.signal(observation)
         units = towards(self.task, observation, push, self.threshold, self.position)
         return trade_action(self.task, units, torch.full_like(units, self.ticks))
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)  # tensors made in inference mode are of no use to gradients
+def _weights(decay: float, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the weights of four decisions and their sum: made once, as numbers on their way to a GPU wait for it."""
+    weights = torch.tensor([decay**i for i in range(4)], device=device)
+    return weights, weights.sum()
 
 
 class MeanReversionTrader(MomentumTrader):
