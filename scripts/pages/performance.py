@@ -15,6 +15,7 @@ from typing import Any
 
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_clock import clock, readme_row
+from scripts.pages.performance_default import default, readme_part
 from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -241,12 +242,12 @@ def parts(counts: Mapping[str, Any]) -> str:
 
 
 def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
-    """Return the table of README.md, and how the presets compare; every number of it stands on the page."""
+    """Return the tables of README.md, and how the presets compare; every number of them stands on the page."""
     core = rate(events(figures, "paper, 1024 agents, one core", "cpu"), 1e6)
     both = rate(events(figures, "paper, 256 agents, two cores", "cpu"), 1e6)
     made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
     captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
-    default, fast = (rate(figures["training", name]["training_steps_per_s"]) for name in ("default", "fast"))
+    four, one = (rate(figures["training", name]["training_steps_per_s"]) for name in ("default", "fast"))
     trading = events(figures, f"{CORES[1]}, one core", "cpu")
     rows = [
         [
@@ -258,8 +259,8 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         ["preset `trading`, 20 agents", "", f"{rate(trading, 1e6)} (one core)"],
         *readme_row(figures),
         ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
-        ["training steps/s, PPO with 4 epochs", default, ""],
-        ["the same, 1 epoch", fast, ""],
+        ["training steps/s, PPO with 4 epochs", four, ""],
+        ["the same, 1 epoch", one, ""],
         [
             "until the learned maker beats Avellaneda-Stoikov, evaluations included",
             f"{figures['learning', 'default']['ahead_wall_s']:.1f} s",
@@ -273,7 +274,8 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         f"{rate(trading, 1e6)} of them per second, and `paper` {rate(paper, 1e6)}: an auction of the 20 agents costs "
         "nearly as much as one of the 256 ([why](docs/performance.md#the-c-engine))."
     )
-    return "\n\n".join([number_table(["", "one H200", "CPU"], rows), wrapped(text)])
+    before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
+    return "\n\n".join([*readme_part(figures), before, number_table(["", "one H200", "CPU"], rows), wrapped(text)])
 
 
 def replaced(text: str, name: str, body: str) -> str:
@@ -306,6 +308,7 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/benchmarks/performance.py"
         )
     bodies = {
+        "default": default(figures),
         "stands": stands(figures, scaling),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
