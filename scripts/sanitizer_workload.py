@@ -189,7 +189,7 @@ def agents_of_users(slots: int, **changes: Any) -> None:
 
 # On the clock ---------------------------------------------------------------------------------------------------------
 
-LANES = (1, 4, 32)  # of a market under continuous trading, as cuda/model/plan.h chooses
+LANES = (1, 8, 32)  # of a market under continuous trading, as cuda/model/plan.h chooses
 
 
 def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> MarketConfig:
@@ -315,7 +315,7 @@ def cases_on_the_clock() -> Iterator[Callable[[], None]]:
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
         yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)
-    for roles, lanes in ((("executor",), 1), (ROLES, 1), (("executor",), 4)):
+    for roles, lanes in ((("executor",), 1), (ROLES, 1), (("executor",), 8)):
         yield partial(late_markets, roles, lanes)
     for slots, lanes in product((0, 1, 3), LANES):
         yield partial(too_large_for_rows, slots, lanes)

@@ -538,6 +538,11 @@ def test_continuous_trading_has_fewer_lanes_for_each_of_more_markets(variants, m
     assert prepared[1:3] == (blocks, 32)
 
 
+@pytest.mark.parametrize(("reach", "lanes"), [(4095, 1), (4096, 8)])
+def test_lanes_share_a_market_whose_orders_go_too_far_for_a_lane(reach, lanes):
+    assert plan(markets=MANY, events=2, task=1, reach=reach).lanes_per_market == lanes
+
+
 @pytest.mark.parametrize(("markets", "held"), [(2112, 0), (4224, 2), (8 * 132 * 32, 2), (8 * 132 * 32 + 1, 0)])
 def test_steps_of_continuous_trading_have_more_registers_where_half_the_warps_suffice(variants, markets, held):
     engine = open_engine(128, slots=1, markets=markets)

@@ -145,6 +145,17 @@ def test_runs_with_any_number_of_lanes(lanes, seed):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("reach", [4095, 4096])
+def test_orders_as_far_off_as_a_lane_can_say(reach):
+    """Of more markets than lanes of whole warps would play, beside the C++ engine."""
+    config = ks.MarketConfig.preset("continuous", noise_spread=reach, taker_offset=reach, maker_half_spread=reach)
+    sims = [ks.Simulator(config, 5000, engine=name, seed=3) for name in ENGINES]
+    for _ in range(2):
+        assert_alike(*(sim.run(3, record=["mid2", "volume"]) for sim in sims))
+        assert_alike(*(sim.tensors for sim in sims))
+
+
+@pytest.mark.gpu
 @LANES
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(environment=clock_environments())

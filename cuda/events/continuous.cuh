@@ -17,6 +17,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   using Lanes = typename Base::Lanes;
   using Touch = typename Base::Touch;
   using Order = typename Base::Order;
+  using Drawn = typename Width::Drawn;
   static constexpr int kDrawn = Lanes::kLanes > 1 ? kDrawnTogether : kDrawnAlone;
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
 
@@ -29,15 +30,15 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.levers.interval;
-    while (g < end) {
-      if (g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && !take_quotes(fresh)) return false;
+    for (;;) {
+      if (g < end && g == next_beat && !take_beat()) return false;
+      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh)) return false;
+      if (g == end) break;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
       if (!take_events((uint32_t)until)) return false;
       g = until;
     }
-    if (kSlots && fresh && last && g == arrival && !take_quotes(fresh)) return false;
     trades += volume > before;
     t += 1;
     return true;
@@ -58,6 +59,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE void cancel() {
     if (kSlots) {
       const uint64_t places = random_word(key, beat, kPlaceWord);
+#pragma unroll 1
       for (int k = 0; k < slots.count(); ++k) {
         for (int side = 0; side < 2; ++side) {
           const int32_t tick = tick_of(k, side), ahead = slots.ahead(k, side);
@@ -135,7 +137,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     for (int i = kAtOnce * Lanes::lane(); i < count; i += kAtOnce * Lanes::kLanes) {
       ArrivalBlock block;
       block.draw(p, now, ret, key, e + i, kAtOnce, false, 0);
-      for (int k = 0; k < kAtOnce; ++k) drawn[i + k] = DrawnArrival(block.at(k));
+      for (int k = 0; k < kAtOnce; ++k) drawn[i + k] = Drawn(block.at(k));
     }
   }
 
@@ -146,11 +148,11 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     const Pricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
-    const DrawnArrival* next = &drawn[first];
-    const DrawnArrival* const end = kept(&drawn[last]);
+    const Drawn* next = &drawn[first];
+    const Drawn* const end = kept(&drawn[last]);
     bool goes_on = true;
     if constexpr (Lanes::kLanes == kLaneCount) {
-      DrawnArrival coming = *next;  // read while the one before it is matched
+      Drawn coming = *next;  // read while the one before it is matched
 #pragma unroll 1
       while (next != end && goes_on) {
         Arrival a = coming.arrival();
@@ -233,6 +235,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
         if (who.place >= 0) {
           const Middle around = kPlain ? middle_of(mid, pricing.even, pricing.coin)
                                        : agents_middle(p, mid, fundamental, origin, pricing.coin);
+          if (kSlots && agents.sees_book) put_back(touch);  // what slots still offer
           this->look_again(agents.view, e + i, mid, around, touch.book, touch.last_tick, agents.sees_book);
           const AgentOrder order = agents.play(who.place, who.word);
           quantity = quantity_of(order), side = sells(order), marketable = order.marketable;

@@ -26,7 +26,8 @@ KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels) {
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
   Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
   float* const features = reinterpret_cast<float*>(shared + event_ints(levels, false));
-  DrawnArrival* const drawn = reinterpret_cast<DrawnArrival*>(rows - column + levels * Width::kMarkets) + column;
+  using Drawn = typename Width::Drawn;
+  Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
   return {kept(rows), kept(bits), features, kept(drawn)};
 }
 

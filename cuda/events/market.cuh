@@ -17,7 +17,7 @@ struct EventMemory {
   typename Width::Cell* row;
   OccupiedBits* bits;
   float* features;  // of an environment on a GPU, for all markets of its warp
-  DrawnArrival* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
+  typename Width::Drawn* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
 };
 
 template <bool kContinuous, int kSlots, typename Width>
@@ -40,7 +40,7 @@ struct EventMarket : MarketNumbers {
   bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
   float* const features;   // where a warp has them before they are written
-  const Column<DrawnArrival, Width> drawn;  // the next events, of which none has been matched
+  const Column<typename Width::Drawn, Width> drawn;  // the next events, of which none has been matched
   using Lanes = typename Width::Lanes;  // those that share this market
 
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
@@ -81,7 +81,7 @@ struct EventMarket : MarketNumbers {
     if (launch.beat_price) launch.beat_price[m] = beat_price;
     if (launch.regime) launch.regime[m] = regime;
     book.store_own(launch, m);
-    slots.store(launch, m);
+    slots.template store<Lanes>(launch, m);
   }
 
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
@@ -100,6 +100,7 @@ struct EventMarket : MarketNumbers {
   KS_ON_LANE void find_quotes() {
     for (int side = 0; side < 2; ++side) {
       int32_t best = kNoPlace;
+#pragma unroll 1
       for (int k = 0; k < slots.count(); ++k) {
         const int32_t tick = tick_of(k, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
         slots.set_place(k, side, place);
@@ -111,6 +112,7 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE int64_t quoted(int32_t side) const {
     int64_t sum = 0;
+#pragma unroll 1
     for (int k = 0; k < slots.count(); ++k)
       if (tick_of(k, side) >= 0) sum += slots.quantity(k, side);
     return sum;
@@ -185,6 +187,7 @@ struct EventMarket : MarketNumbers {
 
   // After a shift quotes that could cross later take the price of the grid's end for good.
   KS_ON_LANE void take_quotes_along() {
+#pragma unroll 1
     for (int k = 0; k < slots.count(); ++k) {
       for (int side = 0; side < 2; ++side) {
         if (slots.quantity(k, side) <= 0) continue;

@@ -25,21 +25,26 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
 
   KS_ON_LANE int64_t signed_volume() const { return taken; }
 
-  // What events change most of the time, so that it is in registers while they come.
+  // What events change most of the time, so that it is in registers while they come. Of either side's quotes the front one is that
+  // which is filled next: at the best place that with the least built-in units ahead, or the earliest of several. What it
+  // loses, and what it has behind it, is settled when it is gone or when the events are over.
   struct Touch {
     EventBook<Width> book;
     int32_t last_tick;
     uint32_t traded;  // at most 65535 orders of 65535 units
     int64_t taken;    // as `taken`
-    Sides<int32_t> offered;  // by the quote of a single slot: what is no longer has been filled
+    Sides<int32_t> quoted, ahead, offered;  // the front quote's place, or kNoPlace; units ahead of it; units that are left of it
   };
-  KS_ON_LANE Touch touched() const { return {book, last_tick, 0, 0, {{slots.quantity(0, 0), slots.quantity(0, 1)}}}; }
+  KS_ON_LANE Touch touched() const {
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
+    for (int side = 0; side < 2 && kSlots; ++side) find_front(touch, side);
+    return touch;
+  }
   KS_ON_LANE void put_back(Touch& touch) {
-    for (int side = 0; side < 2 && kSlots == 1; ++side) {
-      const int32_t units = touch.offered.at[side] - slots.quantity(0, side);
-      if (units != 0) slots.fill(0, side, slots.price(0, side), units, unit_fee(p));
-      touch.offered.at[side] -= units;
-    }
+    for (int side = 0; side < 2 && kSlots; ++side) settle(touch, side);
+    keep(touch);
+  }
+  KS_ON_LANE void keep(Touch& touch) {
     book.best = touch.book.best;
     last_tick = touch.last_tick;
     volume += touch.traded;
@@ -47,9 +52,31 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     if (kWithSeries) taken += touch.taken, touch.taken = 0;
   }
 
+  KS_ON_LANE int front_at(int32_t place, int32_t side) const { return kSlots == 1 ? 0 : slots.first_at(place, side); }
+  KS_ON_LANE void find_front(Touch& touch, int32_t side) const {
+    const int32_t place = slots.best.of(side);
+    touch.quoted.set(side, place);
+    if (kSlots > 1 && place == kNoPlace) return;
+    const int k = front_at(place, side);
+    touch.ahead.set(side, slots.ahead(k, side)), touch.offered.set(side, slots.quantity(k, side));
+  }
+  KS_ON_LANE void settle(const Touch& touch, int32_t side) {
+    const int32_t place = slots.best.of(side);
+    if (kSlots > 1 && place == kNoPlace) return;
+    const int k = front_at(place, side);
+    const int32_t passed = slots.ahead(k, side) - touch.ahead.of(side), units = slots.quantity(k, side) - touch.offered.of(side);
+#pragma unroll 1
+    for (int j = 0; j < slots.count() && passed != 0; ++j)
+      if (kSlots == 1 || slots.place(j, side) == place) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - passed));
+    if (units == 0) return;
+    slots.fill(k, side, slots.price(k, side), units, unit_fee(p));
+    slots.set_quantity(k, side, touch.offered.of(side));
+    if (kSlots > 1) slots.find_best(side);
+  }
+
   KS_ON_LANE int32_t mid2_of(const Touch& touch) const {
     int32_t bid = touch.book.best.at[0], ask = touch.book.best.at[1];
-    if (kSlots) bid = min_of(bid, slots.best.at[0]), ask = min_of(ask, slots.best.at[1]);
+    if (kSlots) bid = min_of(bid, touch.quoted.at[0]), ask = min_of(ask, touch.quoted.at[1]);
     return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * touch.last_tick;
   }
 
@@ -63,20 +90,14 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
   template <bool kPlain>
   KS_ON_LANE bool take_turn(Touch& touch, Order& order) {
     const int32_t side = order.side, other = 1 - side, last = touch.book.flip(order.tick, other);
-    const int32_t here = touch.book.best.of(other), quoted = kSlots ? slots.best.of(other) : kNoPlace;
-    if (kSlots > 1 && quoted <= last) {
-      put_back(touch);
-      order.left = match(order.tick, order.left, side, -1);
-      touch.book.best = book.best, touch.last_tick = last_tick;
-      return true;
-    }
+    const int32_t here = touch.book.best.of(other), quoted = kSlots ? touch.quoted.of(other) : kNoPlace;
     const bool crosses = min_of(here, quoted) <= last;
     int32_t most = order.left;
-    if (kSlots == 1 && crosses && quoted <= here) {
-      most = quoted == here ? min_of(most, slots.ahead(0, other)) : 0;
+    if (kSlots && crosses && quoted <= here) {
+      most = quoted == here ? min_of(most, touch.ahead.of(other)) : 0;
       if (most == 0) {
         if (order.left == 0) return true;  // where there are no agents at all
-        const int32_t units = take_from_quote(order.left, other);
+        const int32_t units = take_from_quote(touch, order.left, other);
         order.left -= units;
         note_trade<kPlain>(touch, quoted, units, side);
         return true;
@@ -93,7 +114,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     if (!crosses) return true;
     order.left -= units;
     note_trade<kPlain>(touch, here, units, side);
-    if (kSlots == 1) slots.set_ahead(0, other, slots.ahead(0, other) - (quoted == here ? units : 0));
+    if (kSlots) touch.ahead.set(other, touch.ahead.of(other) - (quoted == here ? units : 0));
     return true;
   }
 
@@ -106,15 +127,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
   template <bool kPlain>
   KS_AT_ONCE bool take_at(Touch& touch, int32_t tick, int32_t quantity, int32_t marketable, int32_t side) {
     const int32_t other = 1 - side;
-    const int32_t last = touch.book.flip(tick, other);
-    int32_t left = quantity;
-    if (kSlots > 1 && slots.best.of(other) <= last) {  // a learned quote is within reach
-      put_back(touch);
-      left = match(tick, left, side, -1);
-      touch.book.best = book.best, touch.last_tick = last_tick;
-    } else {
-      left = sweep<kPlain>(touch, last, left, side);
-    }
+    const int32_t left = sweep<kPlain>(touch, touch.book.flip(tick, other), quantity, side, [](int32_t, int32_t) {});
     if (left == 0 || marketable) return true;
     if (!kPlain && checks_overflow) {  // before it rests, as a tick that reaches 2^31 would wrap
       put_back(touch);
@@ -124,29 +137,30 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     return true;
   }
 
-  // Match an order, from the best place of the other side to place `last`, where no slot's quote is, or a single one's.
-  // One turn of the loop takes from built-in interest or fills the quote, so that lanes which meet a quote and lanes
-  // which do not go on together. Returns what is left.
-  template <bool kPlain>
-  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side) {
+  // Match an order, from the best place of the other side to place `last`. One turn of the loop takes from built-in interest or
+  // fills the front quote, so that lanes which meet a quote and lanes which do not go on together. `note` gets each turn's place
+  // and units. Returns what is left.
+  template <bool kPlain, typename Note>
+  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side, const Note& note) {
     const int32_t other = 1 - side, ordered = left;
-    int32_t here = touch.book.best.of(other), quoted = kSlots == 1 ? slots.best.of(other) : kNoPlace, hit = kNoPlace;
+    int32_t here = touch.book.best.of(other), quoted = kSlots ? touch.quoted.of(other) : kNoPlace, hit = kNoPlace;
     while ((min_of(here, quoted) <= last) & (left > 0)) {
       hit = min_of(here, quoted);
-      const int32_t before_quote = quoted > here ? left : quoted == here ? min_of(left, slots.ahead(0, other)) : 0;
+      const int32_t before_quote = quoted > here ? left : quoted == here ? min_of(left, touch.ahead.of(other)) : 0;
+      int32_t units;
       if (kSlots == 0 || before_quote > 0) {
         const auto part = touch.book.take_ahead(here, before_quote, other);
-        left -= part.units;
-        if (kSlots == 1 && quoted == here) slots.set_ahead(0, other, slots.ahead(0, other) - part.units);
-        here = part.next;
+        units = part.units, here = part.next;
+        if (kSlots && quoted == hit) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
-        left -= take_from_quote(left, other);
-        if (slots.quantity(0, other) == 0) quoted = kNoPlace;
+        units = take_from_quote(touch, left, other);
+        quoted = touch.quoted.of(other);
       }
+      left -= units;
+      note(hit, units);
     }
     if (hit == kNoPlace) return left;
     touch.book.best.set(other, here);
-    if (kSlots == 1) slots.best.set(other, quoted);
     note_trade<kPlain>(touch, hit, ordered - left, side);
     return left;
   }
@@ -159,10 +173,17 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     touch.last_tick = touch.book.flip(place, 1 - side);
   }
 
-  // Up to `most` units of the single slot's quote. Its account has them with `put_back`.
-  KS_ON_LANE int32_t take_from_quote(int32_t most, int32_t side) {
-    const int32_t offered = slots.quantity(0, side), units = min_of(most, offered);
-    slots.set_quantity(0, side, offered - units);
+  // Up to `most` units of the front quote.
+  KS_ON_LANE int32_t take_from_quote(Touch& touch, int32_t most, int32_t side) {
+    const int32_t offered = touch.offered.of(side), units = min_of(most, offered);
+    touch.offered.set(side, offered - units);
+    if (units < offered) return units;
+    if (kSlots == 1) {
+      touch.quoted.set(side, kNoPlace);
+    } else {
+      settle(touch, side);
+      find_front(touch, side);
+    }
     return units;
   }
 
@@ -173,47 +194,18 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     return false;
   }
 
-  // Matching -----------------------------------------------------------------------------------------------------------
-
-  // Match up to `quantity` against the other side, up to tick `limit`; slot `taker`, or -1. Returns what is left.
+  // Match a slot's quote, up to tick `limit`. Returns what is left.
   KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
-    const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
-    for (int32_t here = best(other); (here <= last) & (quantity > 0); here = best(other)) {
-      const bool queued = kSlots && here == slots.best.of(other);
-      const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
-      volume += units;
-      if (kWithSeries) taken += negated(side, units);
-      last_tick = book.flip(here, other);
-      if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.levers.taker_fee);
-      quantity -= units;
-    }
-    return quantity;
-  }
-
-  // Take units of a place at which learned quotes stand, oldest first; returns how many.
-  KS_ON_LANE int32_t take_from_queue(int32_t here, int32_t quantity, int32_t side) {
-    const int32_t tick = book.flip(here, side);
-    const int64_t price = (int64_t)tick + origin;
-    int32_t left = quantity;
-    while (left > 0) {
-      const int k = slots.first_at(here, side);
-      const int32_t there = book.resting(tick, side);
-      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead(k, side)));
-      if (built_in > 0) {
-        left -= book.take(here, built_in, side);
-        for (int j = 0; j < slots.count(); ++j)
-          if (slots.place(j, side) == here) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - built_in));
-      }
-      if (k < 0) break;
-      if (left == 0) continue;
-      const int32_t units = min_of(left, slots.quantity(k, side));
-      slots.fill(k, side, price, units, unit_fee(p));
-      slots.set_quantity(k, side, slots.quantity(k, side) - units);
-      left -= units;
-    }
-    slots.find_best(side);
-    return quantity - left;
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
+    find_front(touch, 1 - side);
+    const int64_t fee = unit_fee(p) + p.levers.taker_fee;
+    const auto fill = [&](int32_t place, int32_t units) {
+      slots.fill(taker, side, (int64_t)touch.book.flip(place, 1 - side) + origin, units, fee);
+    };
+    const int32_t left = sweep<false>(touch, touch.book.flip(limit, 1 - side), quantity, side, fill);
+    settle(touch, 1 - side);
+    keep(touch);
+    return left;
   }
 };
 

@@ -14,6 +14,7 @@ struct RunPlace {
 template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
+  using Lanes = typename Market::Lanes;
 
   KS_ON_LANE EventRun(const Launch& launch, int64_t m, const typename Market::Memory& memory) : Market(launch, m, memory) {}
 
@@ -54,7 +55,7 @@ struct EventRun : Market {
       slots.bought[k] = launch.fills[2 * (row + k)], slots.sold[k] = launch.fills[2 * (row + k) + 1];
   }
   KS_ON_LANE void write_fills(int64_t row) const {
-    for (int k = 0; k < slots.count(); ++k) {
+    for (int k = slots.template first_own<Lanes>(); k < slots.count(); k += slots.template step_own<Lanes>()) {
       if (launch.fills) launch.fills[2 * (row + k)] = slots.bought[k], launch.fills[2 * (row + k) + 1] = slots.sold[k];
       const Account& account = slots.accounts[k];
       if (launch.value) launch.value[row + k] = 2 * account.cash + account.inventory * this->mark();

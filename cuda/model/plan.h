@@ -53,7 +53,7 @@ constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
 
 KS_RULE int event_ints(int levels, bool environment) {
   const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;
-  return kWarpLanes * (levels / 2 + 2 * words + 2 * kDrawnAlone + features);
+  return kWarpLanes * (levels / 2 + 2 * words + kDrawnAlone + features);
 }
 
 // With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them, which reads
@@ -167,11 +167,12 @@ KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
 // Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
 // quarter of them for half as many, with more registers. With more markets each has one lane, as what lanes do together for
 // several markets of a warp takes longer than what they do for themselves. More lanes where memory does not hold as many books as
-// a warp has groups of lanes.
+// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset.
 KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
   if (ask.lanes_per_market) return ask.lanes_per_market;
   const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
   int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;
+  if (ask.reach > kPackedReach) lanes = max_of(lanes, kWarpLanes / 4);
   while (lanes < kWarpLanes && 4 * ints_of_events(ask, lanes) > ask.shared_of_block) lanes *= 2;
   return lanes;
 }
