@@ -3,7 +3,8 @@
 `make test-gpu` calls it. The tests run once with each builder of kernels that the machine has, nvcc and NVRTC, in
 processes of their own at the same time. Without a GPU, or when a GPU test is skipped for any reason but an optional
 package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
-cuda/.
+cuda/. With `--journal FOLDER` a run that was cut short goes on where it was when it is started again: tests that ended
+over the same sources are not run a second time.
 """
 
 import argparse
@@ -26,14 +27,19 @@ from scripts.machine import describe
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"
+ENDED_VARIABLE = "KINETICSIM_ENDED_TESTS"  # names a file of tests that are not to be run
 
 
 class Outcomes:
-    """A pytest plugin that keeps the outcome of every test, and which skips are not for a missing optional package."""
+    """A pytest plugin that keeps the outcome of every test, and which skips are not for a missing optional package.
 
-    def __init__(self):
+    In `journal`, if there is one, it notes each as soon as the test has ended.
+    """
+
+    def __init__(self, journal: Path | None = None):
         self.by_test: dict[str, str] = {}
         self.forbidden_skips: dict[str, str] = {}
+        self._journal = journal
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome of one phase (setup, call, teardown): the worst of the three stands."""
@@ -45,6 +51,11 @@ class Outcomes:
             self._skip(report.nodeid, report.longrepr)
         elif report.when == "call":
             self.by_test[report.nodeid] = "passed"
+        outcome = self.by_test.get(report.nodeid)
+        over = report.when == "teardown" and outcome != "failed" and report.nodeid not in self.forbidden_skips
+        if self._journal and over:
+            with self._journal.open("a") as file:
+                file.write(json.dumps([source_hash(), report.nodeid, outcome]) + "\n")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take a module that could not be collected or skipped itself."""
@@ -81,13 +92,30 @@ def builders() -> list[str]:
     return found
 
 
-def run_tests(part: Path, pytest_args: list[str]) -> int:
+def ended(journal: Path | None) -> dict[str, str]:
+    """Return the outcomes that a journal has of tests over the present sources. A line that was cut short is none."""
+    found, current = {}, source_hash()
+    for line in journal.read_text().splitlines() if journal and journal.exists() else []:
+        try:
+            of, name, outcome = json.loads(line)
+        except ValueError:
+            continue
+        if of == current:
+            found[name] = outcome
+    return found
+
+
+def run_tests(part: Path, pytest_args: list[str], journal: Path | None = None) -> int:
     """Run the GPU tests with the builder that the environment names; write outcomes and problems to `part`."""
-    started, outcomes = time.monotonic(), Outcomes()
+    started, outcomes, before = time.monotonic(), Outcomes(journal), ended(journal)
+    left_out = part.with_suffix(".ended")
+    left_out.write_text("\n".join(before))
+    os.environ[ENDED_VARIABLE] = str(left_out)  # for tests/conftest.py, in this process and in workers
     status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *pytest_args], plugins=[outcomes])
+    outcomes.by_test = before | outcomes.by_test
     counts = Counter(outcomes.by_test.values())
     problems = [f"{name}: skipped ({reason})" for name, reason in outcomes.forbidden_skips.items()]
-    if status != pytest.ExitCode.OK:
+    if status != pytest.ExitCode.OK and not (before and status == pytest.ExitCode.NO_TESTS_COLLECTED):
         problems.append(f"pytest ended with status {int(status)}")
     if not counts["passed"]:
         problems.append("no GPU test passed")
@@ -99,15 +127,20 @@ def run_tests(part: Path, pytest_args: list[str]) -> int:
     return 0
 
 
-def run_with(found: list[str], pytest_args: list[str]) -> dict[str, dict]:
+def run_with(found: list[str], pytest_args: list[str], journal: Path | None = None) -> dict[str, dict]:
     """Run the tests with each builder, all at the same time; returns what `run_tests` wrote, by builder."""
+    if journal:
+        journal.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         parts = {builder: Path(folder) / f"{place}.json" for place, builder in enumerate(found)}
         processes = []
         for builder, part in parts.items():
-            command = [sys.executable, "-m", "scripts.gpu_report", "--part", str(part), "--", f"--basetemp={part}.tmp"]
-            environment = {**os.environ, kernels.BUILDER_VARIABLE: builder.split()[0]}
-            processes.append(subprocess.Popen([*command, *pytest_args], cwd=ROOT, env=environment))
+            name = builder.split()[0]
+            command = [sys.executable, "-m", "scripts.gpu_report", "--part", str(part)]
+            command += ["--journal", str(journal / f"{name}.jsonl")] if journal else []
+            environment = {**os.environ, kernels.BUILDER_VARIABLE: name}
+            arguments = [*command, "--", f"--basetemp={part}.tmp", *pytest_args]
+            processes.append(subprocess.Popen(arguments, cwd=ROOT, env=environment))
         for process in processes:
             process.wait()
         return {
@@ -132,12 +165,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only say whether the report is current")
     parser.add_argument("--report", type=Path, default=REPORT, help="its path (default: docs/gpu_report.json)")
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # a process that runs the tests with one builder
+    parser.add_argument(
+        "--journal", type=Path, metavar="FOLDER", help="note outcomes there, and go on from those that are"
+    )
     parser.add_argument("pytest_args", nargs="*", help="more arguments for pytest, after --")
     args = parser.parse_args()
     if args.check:
         return check(args.report)
     if args.part:
-        return run_tests(args.part, args.pytest_args)
+        return run_tests(args.part, args.pytest_args, args.journal)
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         print(
@@ -148,7 +184,7 @@ def main() -> int:
         return 1
 
     before, found = source_hash(), builders()
-    results = run_with(found, args.pytest_args)
+    results = run_with(found, args.pytest_args, args.journal)
     problems = [f"{builder}: {problem}" for builder, result in results.items() for problem in result.pop("problems")]
     if not found:
         problems.append("there is neither nvcc nor NVRTC")

@@ -1,6 +1,10 @@
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +70,48 @@ def test_a_part_has_the_outcomes_of_one_builder(tmp_path, monkeypatch):
     assert script.run_tests(tmp_path / "part.json", []) == 0
     part = json.loads((tmp_path / "part.json").read_text())
     assert part["problems"] == [] and part["passed"] == 1 and part["outcomes"] == {"a": "passed"}
+
+
+def test_a_run_that_was_cut_short_goes_on(tmp_path, monkeypatch):
+    """What ended over these sources is not run again, what failed is; both are in the part of the second run."""
+    script, journal = load_script(), tmp_path / "nvcc.jsonl"
+    old = json.dumps(["0" * 64, "of_other_sources", "passed"])
+    journal.write_text("\n".join([old, json.dumps([source_hash(), "before", "passed"]), '["cut']) + "\n")
+
+    def fake(arguments, plugins):
+        left_out = Path(os.environ[script.ENDED_VARIABLE]).read_text().splitlines()
+        assert left_out == ["before"]
+        for name, failed in (("now", False), ("fails", True)):
+            for when in ("setup", "call", "teardown"):
+                told = {"nodeid": name, "when": when, "failed": failed and when == "call", "skipped": False}
+                plugins[0].pytest_runtest_logreport(SimpleNamespace(**told))
+        return pytest.ExitCode.TESTS_FAILED
+
+    monkeypatch.setattr(script.pytest, "main", fake)
+    monkeypatch.setenv(script.ENDED_VARIABLE, "")
+    script.run_tests(tmp_path / "part.json", [], journal)
+    part = json.loads((tmp_path / "part.json").read_text())
+    assert part["outcomes"] == {"before": "passed", "now": "passed", "fails": "failed"} and part["problems"]
+    assert script.ended(journal) == {"before": "passed", "now": "passed"}
+
+
+def test_tests_that_ended_are_left_out(tmp_path):
+    left_out = tmp_path / "ended"
+    name = f"tests/test_gpu_report.py::{test_report_is_of_these_sources.__name__}"
+    left_out.write_text(name)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/test_gpu_report.py",
+    ]
+    environment = {**os.environ, load_script().ENDED_VARIABLE: str(left_out)}
+    told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "1 deselected" in told and name not in told
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "execut
 ARCH = "sm_90"
 CONSTANTS = {f"p.{field.path}": -1 if "limit" in name else 3 for name, field in layout.PARAMS_FIELDS.items()}
 CONSTANTS = ",".join(f"{path}={value}" for path, value in CONSTANTS.items() if path != "p.fee")  # that one is read
+CONTINUOUS = {"KS_EVENTS": 2, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS}
 ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVERS": 1}  # the coin of their preset
 VARIANTS = {
     "market": {"KS_BINS": 32, "KS_OPTIONS": 0, "KS_SLOTS": 0, "KS_TASK": 0},
@@ -43,6 +44,8 @@ VARIANTS = {
     "environments, one per lane": {
         **ENVIRONMENT, "KS_BINS": 0, "KS_LANES": 30, "KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS,
     },
+    "continuous trading, an environment per warp": {**CONTINUOUS, "KS_LANES_PER_MARKET": 32},
+    "continuous trading, an environment per lane": {**CONTINUOUS, "KS_LANES_PER_MARKET": 1},
 }  # fmt: skip
 
 
@@ -117,14 +120,16 @@ plain = ks.Simulator(ks.MarketConfig.preset("paper"), num_markets=8, engine="cpu
 counted("run, preset paper", lambda: plain.run(1000))
 options = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=8, engine="cpu", seed=1)
 counted("run, preset trading", lambda: options.run(1000))
-for task in ("MarketMaking", "Execution"):
-    envs = gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=2048, engine="cpu", preset="trading")
+default = ks.Simulator(ks.MarketConfig.preset("news"), num_markets=8, engine="cpu", seed=1)
+counted("run, preset news", lambda: default.run(500))
+for task, preset in (("MarketMaking", "trading"), ("Execution", "trading"), ("MarketMaking", "news")):
+    envs = gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=2048, engine="cpu", preset=preset)
     envs.reset(seed=1)
     actions = numpy.zeros(envs.action_space.shape, dtype=numpy.float32)
     def steps():
         for _ in range(5):  # few steps of many markets, so that Python's own part is small
             envs.step(actions)
-    counted(f"environment steps, {task}", steps)
+    counted(f"environment steps, {task}" + ("" if preset == "trading" else f", preset {preset}"), steps)
 """
 
 
