@@ -139,11 +139,39 @@ def test_a_row_that_fails_says_why_and_others_go_on(script):
     assert "num_agents" in row["failed"]
 
 
+def words_of(source: Path, page: Path, readme: Path) -> list[str]:
+    """Return the words of the command that writes pages beside the page, of the repository's log a copy."""
+    log = page.with_name("log.md")
+    log.write_text((ROOT / "docs" / "performance_log.md").read_text())
+    places = {"figures": source, "scaling": SCALING, "page": page, "readme": readme, "log": log}
+    return [word for name, path in places.items() for word in (f"--{name}", str(path))]
+
+
+def test_the_log_has_what_the_default_market_took_before(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    before = json.loads((ROOT / "docs" / "benchmarks" / "default_before_h200.json").read_text())["rows"]
+    was = {row["name"]: row for row in before}["MarketMaking, 65536 markets"]
+    now = next(row for row in data["rows"] if row["name"] == was["name"])
+    now |= {"us_per_step": was["us_per_step"] / 4, "digest": was["digest"]}
+    source.write_text(json.dumps(data))
+    page, readme = tmp_path / "page.md", tmp_path / "README.md"
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
+    readme.write_text((ROOT / "README.md").read_text())
+    performance.main(words := words_of(source, page, readme))
+    log = (tmp_path / "log.md").read_text()
+    assert f"| {was['name']} | {was['us_per_step']:.1f} us | {was['us_per_step'] / 4:.1f} us | 4.00 |" in log
+    assert "one core" not in log.partition("<!-- changes")[2].partition("<!-- end")[0]
+    now["digest"] = "other bits"
+    source.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=f"{was['name']}: other bits than before"):
+        performance.main(words)
+
+
 def test_pages_are_written_from_the_figures(script, tmp_path):
     data = invented(script)
     source, page, readme = tmp_path / "figures.json", tmp_path / "page.md", tmp_path / "README.md"
     source.write_text(json.dumps(data))
-    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    words = words_of(source, page, readme)
     for _ in range(2):  # what is written can be written again
         page.write_text(page.read_text() if page.exists() else (ROOT / "docs" / "performance.md").read_text())
         readme.write_text(readme.read_text() if readme.exists() else (ROOT / "README.md").read_text())
@@ -174,7 +202,7 @@ def test_markets_on_the_clock_have_their_section_once_they_are_measured(script, 
     for name, found in rates.items():
         clock[name]["events_per_s"] = found
     page, readme = tmp_path / "page.md", tmp_path / "README.md"
-    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    words = words_of(source, page, readme)
     page.write_text((ROOT / "docs" / "performance.md").read_text())
     readme.write_text((ROOT / "README.md").read_text())
     for rows in ([*others, *clock.values()], others):
@@ -195,7 +223,7 @@ def test_the_default_market_stands_first_and_what_is_missing_is_left_out(script,
     late = next(row for row in data["rows"] if row["name"] == "Execution, 65536 markets" and row["group"] == "default")
     late["us_per_step"] = 2 * 123.4
     page, readme = tmp_path / "page.md", tmp_path / "README.md"
-    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    words = words_of(source, page, readme)
 
     def written(rows: list) -> tuple[str, str]:
         page.write_text((ROOT / "docs" / "performance.md").read_text())

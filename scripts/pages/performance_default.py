@@ -43,8 +43,26 @@ def default(figures: Figures) -> str:
         "episodes and an execution's deadline cost has its share in it; from Python, over 200 steps; in runs, over 100 "
         "intervals. Each figure is the best of five or more. Kernels have the parameters compiled in."
     )
+    shared = (
+        "The processor is a part of a host that others use, too, so rates of its two cores are lower than they could "
+        "be: [environments](environments/index.md) have those of a machine with nothing beside it."
+    )
     tables = [sizes(figures), tasks(figures), called(figures), cores(figures)]
-    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables)])
+    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables), wrapped(shared)])
+
+
+def changes(figures: Figures, before: Figures) -> str:
+    """Return what rows on a GPU took before and take now, of those that both have; both give the same bits."""
+    rows = []
+    for group, name in before:
+        was, now = before[group, name], _row(figures, name)
+        if now and name.partition(", ")[2] not in (*CORES, *map(_core, CORES)):
+            if was["digest"] != now.get("digest", was["digest"]):
+                raise ValueError(f"{name}: other bits than before")
+            times = [row.get("us_per_step") or row["us_per_auction"] for row in (was, now)]
+            rows.append([name, *map(micro, times), f"{times[0] / times[1]:.2f}"])
+    text = f"Before: {source(before, GROUP)}. Now: {source(figures, GROUP)}. The bits are the same in every row."
+    return "\n\n".join([wrapped(text), _table(["step, or interval of a run", "before", "now", "times"], rows)])
 
 
 def readme_part(figures: Figures) -> list[str]:
