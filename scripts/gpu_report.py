@@ -4,10 +4,11 @@
 processes of their own at the same time. Without a GPU, or when a GPU test is skipped for any reason but an optional
 package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
 cuda/. With `--journal FOLDER` a run that was cut short goes on where it was when it is started again: tests that ended
-over the same sources are not run a second time.
+on the same machine, over the same checkout and as thorough, are not run a second time.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -22,8 +23,8 @@ import torch
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import kernels
-from kineticsim_env.runtime.build import source_hash
-from scripts.machine import describe
+from kineticsim_env.runtime.build import hash_of, source_hash
+from scripts.machine import describe, same
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"
@@ -55,7 +56,7 @@ class Outcomes:
         over = report.when == "teardown" and outcome != "failed" and report.nodeid not in self.forbidden_skips
         if self._journal and over:
             with self._journal.open("a") as file:
-                file.write(json.dumps([source_hash(), report.nodeid, outcome]) + "\n")
+                file.write(json.dumps([report.nodeid, outcome]) + "\n")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take a module that could not be collected or skipped itself."""
@@ -92,26 +93,42 @@ def builders() -> list[str]:
     return found
 
 
-def ended(journal: Path | None) -> dict[str, str]:
-    """Return the outcomes that a journal has of tests over the present sources. A line that was cut short is none."""
-    found, current = {}, source_hash()
-    for line in journal.read_text().splitlines() if journal and journal.exists() else []:
-        try:
-            of, name, outcome = json.loads(line)
-        except ValueError:
-            continue
-        if of == current:
+def conditions() -> dict[str, object]:
+    """Return what outcomes depend on: the first line of a journal."""
+    checkout = [hash_of(ROOT / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
+    return {**describe(), "checkout": checkout, "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
+
+
+def ended(journal: Path) -> dict[str, str]:
+    """Return the outcomes in a journal, which is begun anew if there is none of the present conditions.
+
+    A line that was cut short is no outcome.
+    """
+    first, *lines = journal.read_text().splitlines() if journal.exists() else [""]
+    now = conditions()
+    try:
+        goes_on = same(json.loads(first), now)
+    except ValueError:
+        goes_on = False
+    if not goes_on:
+        journal.write_text(json.dumps(now) + "\n")
+        return {}
+    found = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            name, outcome = json.loads(line)
             found[name] = outcome
     return found
 
 
 def run_tests(part: Path, pytest_args: list[str], journal: Path | None = None) -> int:
     """Run the GPU tests with the builder that the environment names; write outcomes and problems to `part`."""
-    started, outcomes, before = time.monotonic(), Outcomes(journal), ended(journal)
+    started, outcomes, before = time.monotonic(), Outcomes(journal), ended(journal) if journal else {}
     left_out = part.with_suffix(".ended")
     left_out.write_text("\n".join(before))
-    os.environ[ENDED_VARIABLE] = str(left_out)  # for tests/conftest.py, in this process and in workers
-    status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *pytest_args], plugins=[outcomes])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ENDED_VARIABLE, str(left_out))  # for tests/conftest.py, in this process and in workers
+        status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *pytest_args], plugins=[outcomes])
     outcomes.by_test = before | outcomes.by_test
     counts = Counter(outcomes.by_test.values())
     problems = [f"{name}: skipped ({reason})" for name, reason in outcomes.forbidden_skips.items()]
@@ -120,6 +137,7 @@ def run_tests(part: Path, pytest_args: list[str], journal: Path | None = None) -
     if not counts["passed"]:
         problems.append("no GPU test passed")
     counted = {name: counts[name] for name in ("passed", "skipped", "xfailed")}
+    counted |= {"from_journal": len(before)} if before else {}  # which the seconds are not of
     seconds = round(time.monotonic() - started, 1)
     part.write_text(
         json.dumps({"problems": problems, "seconds": seconds, **counted, "outcomes": outcomes.by_test}) + "\n"

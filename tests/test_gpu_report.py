@@ -75,8 +75,7 @@ def test_a_part_has_the_outcomes_of_one_builder(tmp_path, monkeypatch):
 def test_a_run_that_was_cut_short_goes_on(tmp_path, monkeypatch):
     """What ended over these sources is not run again, what failed is; both are in the part of the second run."""
     script, journal = load_script(), tmp_path / "nvcc.jsonl"
-    old = json.dumps(["0" * 64, "of_other_sources", "passed"])
-    journal.write_text("\n".join([old, json.dumps([source_hash(), "before", "passed"]), '["cut']) + "\n")
+    journal.write_text("\n".join([json.dumps(script.conditions()), '["before", "passed"]', '["cut']) + "\n")
 
     def fake(arguments, plugins):
         left_out = Path(os.environ[script.ENDED_VARIABLE]).read_text().splitlines()
@@ -88,11 +87,25 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path, monkeypatch):
         return pytest.ExitCode.TESTS_FAILED
 
     monkeypatch.setattr(script.pytest, "main", fake)
-    monkeypatch.setenv(script.ENDED_VARIABLE, "")
+    monkeypatch.delenv(script.ENDED_VARIABLE, raising=False)
     script.run_tests(tmp_path / "part.json", [], journal)
+    assert script.ENDED_VARIABLE not in os.environ
     part = json.loads((tmp_path / "part.json").read_text())
     assert part["outcomes"] == {"before": "passed", "now": "passed", "fails": "failed"} and part["problems"]
+    assert part["from_journal"] == 1
     assert script.ended(journal) == {"before": "passed", "now": "passed"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"cuda_sha256": "0" * 64}, {"gpu": "another"}, {"checkout": []}, {"thorough": "9"}, {"date": "2031"}]
+)
+def test_outcomes_under_other_conditions_are_none(tmp_path, other):
+    """Of another day they are."""
+    script, journal = load_script(), tmp_path / "nvcc.jsonl"
+    for first in (json.dumps(script.conditions() | other), "cut {"):
+        journal.write_text(f'{first}\n["of_other_sources", "passed"]\n')
+        found = {"of_other_sources": "passed"} if "date" in other and first != "cut {" else {}
+        assert script.ended(journal) == found == script.ended(journal)
 
 
 def test_tests_that_ended_are_left_out(tmp_path):

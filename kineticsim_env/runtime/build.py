@@ -77,10 +77,14 @@ def cuda_dir() -> Path:
 
 def source_hash() -> str:
     """Return the sha256 over names and contents of all source files in `cuda_dir()`."""
+    return hash_of(cuda_dir(), (".h", ".cuh", ".cu", ".cpp"))
+
+
+def hash_of(root: Path, suffixes: Sequence[str]) -> str:
+    """Return the sha256 over names and contents of a folder's files with these suffixes."""
     digest = hashlib.sha256()
-    root = cuda_dir()
     for path in sorted(root.rglob("*")):
-        if path.suffix in (".h", ".cuh", ".cu", ".cpp"):
+        if path.suffix in suffixes:
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
