@@ -412,3 +412,21 @@ def test_discrete_environments_are_played_much_alike(kind, make, role):
     if role == "executor":
         quarters = other.view(256, 4, 25).sum(2).double().mean(0)
         assert quarters.tolist() == pytest.approx([25] * 4, abs=4)
+
+
+def test_traders_send_nothing_to_the_device_in_a_step(monkeypatch):
+    """Such a copy waits for a GPU, and cannot be captured in a CUDA graph. The first call is one without gradients."""
+    seen, made = torch.rand(5, 39), []
+    traders = policies.MomentumTrader(TradingTask()), policies.MeanReversionTrader(TradingTask(), decay=0.3)
+    expected = []
+    for trader in traders:
+        weights = torch.tensor([trader.decay**i for i in range(4)])
+        expected.append((mid_changes(seen).cumsum(1) * weights).sum(1) / weights.sum())
+        with torch.inference_mode():
+            trader(seen)
+    monkeypatch.setattr(torch, "tensor", lambda *given, **how: made.append(given))
+    for trader, signal in zip(traders, expected, strict=True):
+        asked = seen.clone().requires_grad_()
+        trader.signal(asked).sum().backward()
+        assert torch.equal(trader.signal(seen), signal) and made == [] and asked.grad.any()
+        assert torch.equal(trader.signal(seen[:1]), signal[:1])  # one market
