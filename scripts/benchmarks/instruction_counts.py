@@ -34,16 +34,15 @@ MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "execut
 ARCH = "sm_90"
 CONSTANTS = {f"p.{field.path}": -1 if "limit" in name else 3 for name, field in layout.PARAMS_FIELDS.items()}
 CONSTANTS = ",".join(f"{path}={value}" for path, value in CONSTANTS.items() if path != "p.fee")  # that one is read
-CONTINUOUS = {"KS_EVENTS": 2, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS}
+COMPILED_IN = {"KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS}
+CONTINUOUS = {"KS_EVENTS": 2, "KS_SLOTS": 1, "KS_TASK": 1, **COMPILED_IN}
 ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVERS": 1}  # the coin of their preset
 VARIANTS = {
     "market": {"KS_BINS": 32, "KS_OPTIONS": 0, "KS_SLOTS": 0, "KS_TASK": 0},
     "market with options and learners": {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 2, "KS_TASK": 0},
     "environments, a tile per warp": ENVIRONMENT,
     "environments, one per warp": {**ENVIRONMENT, "KS_SINGLE": 1, "KS_BLOCKS": 2},
-    "environments, one per lane": {
-        **ENVIRONMENT, "KS_BINS": 0, "KS_LANES": 30, "KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS,
-    },
+    "environments, one per lane": {**ENVIRONMENT, **COMPILED_IN, "KS_BINS": 0, "KS_LANES": 30},
     "continuous trading, an environment per warp": {**CONTINUOUS, "KS_LANES_PER_MARKET": 32},
     "continuous trading, an environment per lane": {**CONTINUOUS, "KS_LANES_PER_MARKET": 1},
 }  # fmt: skip
