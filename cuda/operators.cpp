@@ -244,23 +244,25 @@ void watch(at::TensorList live, at::TensorList outputs, int64_t id) {
   }
 }
 
-// New tensors with copies of the outputs, whose rows are contiguous; one kernel makes all copies.
-std::vector<at::Tensor> copy_on_gpu(const Launcher& launcher, at::TensorList outputs) {
-  Copies work = {};
+// New tensors with copies of others, whose rows are contiguous; one kernel makes kMostOutputs copies.
+std::vector<at::Tensor> copy_on_gpu(const Launcher& launcher, at::TensorList given) {
   std::vector<at::Tensor> results;
-  int64_t most = 1;
-  for (const at::Tensor& output : outputs) {
-    results.push_back(at::empty(output.sizes(), output.options()));
-    const int64_t bytes = (int64_t)results.back().nbytes(), rows = output.is_contiguous() ? 1 : output.size(0);
-    work.copy[results.size() - 1] = {(const char*)output.const_data_ptr(), (char*)results.back().data_ptr(), rows,
-                                     bytes / rows, output.stride(0) * (int64_t)output.element_size()};
-    if (rows == 1) work.copy[results.size() - 1].pitch = 0;
-    most = std::max(most, bytes);
+  for (size_t first = 0; first < given.size(); first += kMostOutputs) {
+    Copies work = {};
+    int64_t most = 1;
+    const at::TensorList part = given.slice(first, std::min<size_t>(given.size() - first, kMostOutputs));
+    for (size_t i = 0; i < part.size(); ++i) {
+      results.push_back(at::empty(part[i].sizes(), part[i].options()));
+      const int64_t bytes = (int64_t)results.back().nbytes(), rows = part[i].is_contiguous() ? 1 : part[i].size(0);
+      const int64_t pitch = rows == 1 ? 0 : part[i].stride(0) * (int64_t)part[i].element_size();
+      work.copy[i] = {(const char*)part[i].const_data_ptr(), (char*)results.back().data_ptr(), rows, bytes / rows, pitch};
+      most = std::max(most, bytes);
+    }
+    const unsigned grid = (unsigned)std::clamp<int64_t>(most / (16 * 256), 1, 1024);
+    const int code = launch_kernel(launcher, launcher.copy_function, grid, (unsigned)part.size(), 256,
+                                   current_stream(launcher.device), &work);
+    TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (copies of ", part.size(), " outputs)");
   }
-  const unsigned grid = (unsigned)std::clamp<int64_t>(most / (16 * 256), 1, 1024);
-  const int code = launch_kernel(launcher, launcher.copy_function, grid, (unsigned)results.size(), 256,
-                                 current_stream(launcher.device), &work);
-  TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (copies of ", results.size(), " outputs)");
   return results;
 }
 
@@ -272,19 +274,20 @@ std::vector<at::Tensor> copies(int64_t id) {
   return copy_on_gpu(record->launcher, record->outputs);
 }
 
-// Copies of outputs in a program that torch compiles. A plain clone is not enough: inductor sees no change of
-// the tensor, so it drops the clone, and the next step in the program overwrites the result.
-std::vector<at::Tensor> copies_of(at::TensorList outputs, int64_t id) {
+// Copies of any tensors: for programs that torch compiles, and for policies. A plain clone is not enough there: inductor
+// sees no change of the tensor, so it drops the clone, and the next step in the program overwrites the result.
+std::vector<at::Tensor> copies_of(at::TensorList given, int64_t id) {
   const auto record = get(id);
-  const auto has_rows = [&record](const at::Tensor& output) {
-    return is_at(output, record->launcher.device) && output.dim() > 0 && output.numel() > 0 &&
-           output.select(0, 0).is_contiguous();
+  const bool has_kernel = record->on_gpu() && record->launcher.copy_function;
+  const auto fits = [&](const at::Tensor& tensor) {
+    return has_kernel && is_at(tensor, record->launcher.device) && tensor.dim() > 0 && tensor.numel() > 0 &&
+           tensor.select(0, 0).is_contiguous();
   };
-  if (record->on_gpu() && record->launcher.copy_function && outputs.size() <= kMostOutputs &&
-      std::all_of(outputs.begin(), outputs.end(), has_rows))
-    return copy_on_gpu(record->launcher, outputs);
   std::vector<at::Tensor> results;
-  for (const at::Tensor& output : outputs) results.push_back(output.clone(at::MemoryFormat::Contiguous));
+  std::copy_if(given.begin(), given.end(), std::back_inserter(results), fits);
+  results = copy_on_gpu(record->launcher, results);
+  for (size_t i = 0; i < given.size(); ++i)
+    if (!fits(given[i])) results.insert(results.begin() + i, given[i].clone(at::MemoryFormat::Contiguous));
   return results;
 }
 

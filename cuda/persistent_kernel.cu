@@ -6,7 +6,7 @@
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
-//   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
+//   KS_DEADLINES (optional)                  with a market per lane: those at a block's deadline are stepped by whole warps
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading
 //   KS_LANES_PER_MARKET (optional)           with KS_EVENTS 2: lanes that share a market, 1 to 32
@@ -25,21 +25,18 @@
 #ifndef KS_EVENTS
 #define KS_EVENTS 0
 #endif
-#define KS_EVENT_LANES (KS_EVENTS == 2 || (KS_EVENTS && KS_TASK))
 #ifdef KS_AGENTS
 #include "model/agents.h"
 #include "added_agents.h"
 #endif
-#if KS_EVENT_LANES
+#if KS_EVENTS == 2
 #include "events/kernel.cuh"
 #elif KS_TASK && KS_LANES
 #include "lane/environment.cuh"
 #elif KS_TASK
 #include "warp/environment.cuh"
-#elif KS_EVENTS
-#include "warp/clock.cuh"
 #else
-#include "warp/market.cuh"
+#include "warp/clock.cuh"
 #endif
 #include "launch_host.cuh"
 #include "model/launcher.h"
@@ -48,7 +45,7 @@
 // slots and parameters are read at run time. With fewer, values go to local memory and hashes no longer overlap; more only
 // helps few markets.
 #ifndef KS_BLOCKS
-#if KS_EVENT_LANES
+#if KS_EVENTS == 2
 #define KS_BLOCKS (16 / ks::kMarketsPerBlock)
 #elif KS_LANES
 #define KS_BLOCKS 4
@@ -66,26 +63,25 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   using namespace ks;
   extern __shared__ __align__(16) int shared[];
   const int warp = threadIdx.x / kWarpLanes;
+#if KS_DEADLINES
+  const int64_t group = gridDim.x - 1 - blockIdx.x;  // warps without a market are the last, and are to begin first
+#else
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
-#if KS_EVENT_LANES
-  play_lanes<KS_EVENTS == 2, KS_SLOTS>(launch, group * kLaneCount, shared);
+#endif
+#if KS_EVENTS == 2
+  play_warp<KS_SLOTS>(launch, group, gridDim.x, shared);
 #elif KS_TASK && KS_LANES
-  if (group * kLaneCount >= launch.markets) return;
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);
 #elif KS_TASK
-  using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
+  using Tile = EnvironmentTile<KS_EVENTS != 0, KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
   Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
   if (!tile.rests()) step_or_reset(tile);
 #else
-#if KS_EVENTS
-  using Market = ClockMarket<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
-#else
-  using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
-#endif
+  using Market = CallMarketOf<KS_EVENTS != 0, KS_BINS, KS_OPTIONS != 0, KS_SLOTS>::type;
   if (group >= launch.markets) return;
   int* const book = shared + warp * Market::shared_ints(launch);
-  Market market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch));
+  Market market(launch, group, launch.params[group * launch.params_stride], book, book + Market::shared_ints(launch) - kBinInts);
   run_market(market);
 #endif
 }

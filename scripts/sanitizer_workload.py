@@ -189,7 +189,7 @@ def agents_of_users(slots: int, **changes: Any) -> None:
 
 # On the clock ---------------------------------------------------------------------------------------------------------
 
-LANES = (1, 16, 32)  # of a market under continuous trading, as cuda/model/plan.h chooses
+LANES = (1, 8, 32)  # of a market under continuous trading, as cuda/model/plan.h chooses
 
 
 def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> MarketConfig:
@@ -266,6 +266,17 @@ def environments_on_the_clock(
     core.close()
 
 
+def late_markets(roles: tuple[str, ...], lanes: int) -> None:
+    """Step 100 markets with so many lanes, whose blocks come to their deadlines at different times, by whole warps."""
+    task = ManyLearnersTask(horizon=8, warmup=5, bank_size=4, block_qty=90, forced_qty=4)
+    settings = EnvSettings(clock_config("continuous", 64, len(roles) > 1), engine="cuda", stagger=True)
+    core = EnvCore(100, task, roles, slots_of(roles), settings)
+    force_lanes(core.simulator, lanes)
+    core.reset(seed=3)
+    random_steps(core, 12)
+    core.close()
+
+
 def cases() -> Iterator[Callable[[], None]]:
     """All of it, in pieces that do not need each other."""
     for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
@@ -304,6 +315,8 @@ def cases_on_the_clock() -> Iterator[Callable[[], None]]:
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
         yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)
+    for roles, lanes in ((("executor",), 1), (ROLES, 1), (("executor",), 8)):
+        yield partial(late_markets, roles, lanes)
     for slots, lanes in product((0, 1, 3), LANES):
         yield partial(too_large_for_rows, slots, lanes)
     for roles, lanes in product(

@@ -84,7 +84,16 @@ HOST_KERNELS |= {  # with the text of agents' classes
     for kinds in ADDED
     if "-fno-strict-aliasing" in flags
 }
-CLOCK_KERNELS = {"shared markets": ["events_on_host.cpp", "-fno-strict-aliasing"]}  # of markets on the clock alone
+_EVENTS = ["events_on_host.cpp", "-fno-strict-aliasing"]
+CLOCK_KERNELS = {  # of markets on the clock alone
+    "shared markets": [*_EVENTS, "-DKS_LANES_PER_MARKET=32"],
+    "four markets of a warp": [*_EVENTS, "-DKS_LANES_PER_MARKET=8", "-DKS_DEADLINES=1"],
+    "markets of lanes": _EVENTS,
+    "late markets": [*_EVENTS, "-DKS_DEADLINES=1"],  # of lanes, too
+}
+LATE_KERNELS = {
+    f"late markets and {kinds}": [*CLOCK_KERNELS["late markets"], f"-DKS_AGENTS={len(ADDED[kinds])}"] for kinds in ADDED
+}
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -142,8 +151,8 @@ def headers_with_fibers(folder: Path) -> Path:
 
 
 def build_kernel_on_host(name: str, folder: Path) -> Path:
-    """Build one of `HOST_KERNELS` or `CLOCK_KERNELS` in a folder."""
-    source, *flags = (HOST_KERNELS | CLOCK_KERNELS)[name]
+    """Build one of `HOST_KERNELS`, `CLOCK_KERNELS` or `LATE_KERNELS` in a folder."""
+    source, *flags = (HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS)[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     if (kinds := ADDED.get(name.rpartition(" and ")[2])) is not None:
         (include / build.AGENTS).write_text(programs.text_of_all(kinds))
@@ -159,7 +168,7 @@ def kernel_on_host(name: str) -> Any:
     ]
     classes = [programs.text_of_all(kinds) for kinds in ADDED.values()]
     compiler = build.compiler_version(build.find_cxx() or "c++")
-    flags = (HOST_KERNELS | CLOCK_KERNELS)[name]
+    flags = (HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS)[name]
     key = build.key(name, HOST_FLAGS, flags, compiler, build.source_hash(), *texts, *classes)
     folder = build.cache_dir() / f"kernels_of_tests_{key}"
     folder.mkdir(mode=0o700, exist_ok=True)

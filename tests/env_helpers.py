@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 from strategies import fitting_slots, under_levers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines.base import ENV_RESTART
@@ -249,6 +251,24 @@ def assert_same(cores, when):
             bits = torch.int32 if one.dtype == torch.float32 else torch.int64
             one, two = one.view(bits), two.view(bits)
         assert torch.equal(one, two), f"{name} {when}: {first[name].tolist()} is not {second[name].tolist()}"
+
+
+class Work(TorchDispatchMode):
+    """Notes torch's operations that write something, each of which is a launch on a GPU; views are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        results = func(*args, **(kwargs or {}))
+        given, made = (
+            {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+            for values in (args, results)
+        )
+        if func._schema.is_mutable or not made <= given:
+            self.operations.append(func._schema.name.removeprefix("aten::"))
+        return results
 
 
 def capture_step(envs, actions):

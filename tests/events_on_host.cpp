@@ -1,54 +1,84 @@
-// events_on_host.cpp: the CUDA kernel of continuous trading where all lanes of a warp share a market (cuda/events/), built as a
-// library for a CPU with the C++ engine's functions; a warp's threads are fibers (warp_on_fibers.h). For tests/test_shared_markets.py.
+// events_on_host.cpp: the CUDA kernel of continuous trading (cuda/events/kernel.cuh), built as a library for a CPU with the C++
+// engine's functions; the threads of its warps are fibers (warp_on_fibers.h). Lanes have a market each or share one
+// (KS_LANES_PER_MARKET), perhaps with lists of deadlines (KS_DEADLINES). For tests/test_shared_markets.py and
+// tests/test_late_markets.py.
 #include <cmath>
 #include <cstdlib>
 #include <vector>
 
 #include "engine_on_host.h"
 #include "warp/warp.cuh"
+#ifdef KS_AGENTS
+#include "model/agents.h"
+
+#include "added_agents.h"
+#endif
 #define KS_TASK 1
-#include "events/environment.cuh"
-#include "model/plan.h"
+#include "events/kernel.cuh"
+
+#include "deadlines_on_host.h"
 
 namespace {
 
-using Columns = ks::SharedColumns<ks::kWarpLanes>;
+#if KS_LANES_PER_MARKET == 1
+using Columns = ks::WideColumns;
+#else
+using Columns = ks::SharedColumns<KS_LANES_PER_MARKET>;
+#endif
 
 template <int kSlots>
-void play(const ks::Launch& launch, int64_t m, int* shared) {
+void play(const ks::Launch& launch, int64_t number, int64_t warps, int* shared) {
+  if (launch.env_mode != ks::kLaunchModeRun) return ks::play_warp<kSlots>(launch, number, warps, shared);
+  const int64_t m = (number * ks::kWarpLanes + ks::this_lane()) / KS_LANES_PER_MARKET;
+  if (KS_LANES_PER_MARKET > 1) ks::sync_warp();
+  if (m >= launch.markets) return;
+  ks::RunPlace place = {};
   using Market = ks::ContinuousMarket<kSlots, Columns>;
-  const int words = 2 * ks::words_of_bits(launch.levels, ks::kWordBits);
-  ks::OccupiedBits* const bits = reinterpret_cast<ks::OccupiedBits*>(shared);
-  int32_t* const row = reinterpret_cast<int32_t*>(bits + words);
-  ks::EventMemory<Columns> memory = {row, bits, {nullptr, nullptr}, nullptr, nullptr,
-                                     reinterpret_cast<ks::DrawnArrival*>(row + launch.levels)};
-  if (ks::leaves_alone(launch, m)) return;
-  ks::sync_warp();
-  if (launch.env_mode == ks::kLaunchModeRun) {
-    ks::RunPlace place = {};
-    ks::EventRun<Market>(launch, m, memory).run(place);
-  } else {
-    ks::StepPlace place = {};
-    ks::step_on_clock<Market>(launch, m, memory, place);
-  }
+  ks::EventRun<Market>(launch, m, ks::event_memory<Columns>(shared, launch.levels)).run(place);
 }
+
+// The plan of a launch on two multiprocessors.
+ks::Plan plan_of(const ks::Launch& launch) {
+  ks::PlanRequest ask = {};
+  ask.markets = launch.markets, ask.levels = launch.levels, ask.slots = launch.slots, ask.events = 2;
+  ask.task = launch.env_mode != ks::kLaunchModeRun;
+  ask.forced_auctions = KS_DEADLINES;
+  ask.lanes_per_market = KS_LANES_PER_MARKET;
+  ask.multiprocessors = 2;
+  return ks::plan_for(ask);
+}
+
+int64_t turns;  // of the last launch's warps: a lane that has a market takes one for a step, lanes that share one take many
 
 }  // namespace
 
 extern "C" {
 
+int64_t ks_turns() { return turns; }
+
+// The lanes that one of those who are here waits for.
+uint32_t ks_mask_among(uint32_t here, int lane) {
+  threadIdx.x = lane;
+  return ks::Group<KS_LANES_PER_MARKET>::mask_among(here);
+}
+
 int64_t ks_cpu_launch(const ks::Launch* given) {
-  const ks::Launch& launch = *given;
+  ks::Launch launch = *given;
   if (launch.arrivals != ks::kArrivalsClock || launch.mechanism != ks::kMechanismContinuous) std::abort();
+  const ks::Plan plan = plan_of(launch);
+  if (ks::has_lists(launch)) launch.deadline_lists = ks_lists(launch.elapsed, launch.markets);
+  const size_t fours = plan.shared / 8 + 64;  // rows of runs have 32 bits here, and words 64
+  const std::vector<ks::Four> rubbish(fours * plan.blocks, {0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a});
   static std::vector<ks::Four> memory;
-  memory.assign(ks::shared_event_ints(launch.levels, 1) / 4 + 16, {0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a});
-  int* const shared = &memory[0].a;
-  for (int64_t m = 0; m < launch.markets; ++m)
-    ks::on_all_lanes(shared, [&launch, m, shared] {
-      if (launch.slots == 0) play<0>(launch, m, shared);
-      else if (launch.slots == 1) play<1>(launch, m, shared);
-      else play<2>(launch, m, shared);
-    });
+  memory = rubbish;
+  std::vector<int*> shared;
+  for (int64_t warp = 0; warp < plan.blocks; ++warp) shared.push_back(&memory[fours * warp].a);
+  turns = ks::on_all_warps(shared, [&](int warp) {
+    if (launch.slots == 0) play<0>(launch, warp, plan.blocks, shared[warp]);
+    else if (launch.slots == 1) play<1>(launch, warp, plan.blocks, shared[warp]);
+    else play<2>(launch, warp, plan.blocks, shared[warp]);
+  });
+  ks::check_lists(launch);
   for (int64_t m = 0; m < launch.markets; ++m)
     if (ks::market_has_stopped(launch.error[m])) return m;
   return -1;

@@ -6,7 +6,7 @@
 
 #define KS_ON_LANE inline
 #define KS_CALLED_ON_LANE inline
-#define KS_SYNC_LANES(mask) __syncwarp()
+#define KS_SYNC_LANES(mask) __syncwarp(mask)
 #define KS_BALLOT_LANES(mask, holds) __ballot_sync(mask, holds)
 #define KS_SHUFFLE_LANES(mask, x, lane) __shfl_sync(mask, x, lane)
 
@@ -30,5 +30,9 @@ inline uint32_t reversed_bits(uint32_t x) {
 }
 inline int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
 inline void add_to(int32_t* place, int32_t x) { *place += x; }
+template <typename T>
+inline T* kept(T* place) {
+  return place;
+}
 
 }  // namespace ks

@@ -1,5 +1,5 @@
 // lanes_on_host.cpp: the CUDA environment step of a market per lane (cuda/lane/environment.cuh), built as a library for a
-// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh), or, with a queue of deadlines or the text of
+// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh), or, with lists of deadlines or the text of
 // agents' classes (KS_AGENTS), a fiber per lane (lanes_on_fibers.h). Runs without steps are the C++ engine's, or, with such a
 // text, a warp's. For tests/test_lane_environment.py, tests/test_added_agents_lanes.py and tests/test_lane_races.py.
 #include <cmath>
@@ -19,6 +19,8 @@
 #endif
 #include "engine_on_host.h"
 #include "lane/environment.cuh"
+
+#include "deadlines_on_host.h"
 
 namespace {
 
@@ -52,20 +54,35 @@ void run(const ks::Launch& launch, int64_t m, bool) {
 #endif
 
 template <bool kOptions>
-void play(const ks::Launch& launch, int64_t first) {
+void play(const ks::Launch& launch) {
   // At least what a warp asks for, whose lanes each count it.
-  static thread_local std::vector<ks::Four> shared;
   const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation + ks::kExtras);
-  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1, KS_LEVERS != 0)) / 4 + 1);
-  int* const begin = &shared[0].a;
-  const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount;
-  const auto act = [&launch, first, warps, begin] { ks::step_environments<kOptions>(launch, first, warps, begin); };
-#ifdef KS_THREADS
-  ks::on_all_lanes(act);
-#elif KS_DEADLINES || defined(KS_AGENTS)
-  ks::on_all_lanes(begin, act);
+  const int fours = ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1, KS_LEVERS != 0, false)) / 4 + 1;
+  ks::PlanRequest on_two = {};
+  on_two.markets = launch.markets, on_two.multiprocessors = 2;
+  const int64_t spare = KS_DEADLINES ? ks::spare_warps(on_two) : 0;
+  const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount + spare;
+  const auto act = [&launch, warps](int64_t warp, int* shared) {
+    ks::step_environments<kOptions>(launch, warp * ks::kLaneCount, warps, shared);
+  };
+  static thread_local std::vector<ks::Four> memory;
+#if KS_DEADLINES
+  memory.resize(fours * warps);
+  std::vector<int*> shared;
+  for (int64_t warp = 0; warp < warps; ++warp) shared.push_back(&memory[fours * warp].a);
+  ks::on_all_warps(shared, [&](int warp) { act(warp, shared[warp]); });
 #else
-  act();
+  memory.resize(fours);
+  int* const shared = &memory[0].a;
+  for (int64_t warp = 0; warp < warps; ++warp) {
+#ifdef KS_THREADS
+    ks::on_all_lanes([&] { act(warp, shared); });
+#elif defined(KS_AGENTS)
+    ks::on_all_lanes(shared, [&] { act(warp, shared); });
+#else
+    act(warp, shared);
+#endif
+  }
 #endif
 }
 
@@ -80,18 +97,16 @@ extern "C" {
 int64_t ks_cpu_launch(const ks::Launch* given) {
   ks::Launch copy = *given;
   const ks::Launch* const launch = &copy;
-  static thread_local std::vector<int32_t> queue;
-  queue.assign(ks::kDeadlineCounts + launch->markets, 0);
-  copy.deadline_queue = queue.data();
+  if (ks::has_lists(copy)) copy.deadline_lists = ks_lists(copy.elapsed, copy.markets);
   bool options = false;
   for (int64_t m = 0; m < (launch->params_stride ? launch->markets : 1); ++m) options |= has_options(launch->params[m]);
   for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
-  for (int64_t m = 0; m < launch->markets; ++m) {
-    if (launch->env_mode == ks::kLaunchModeRun) run(*launch, m, options);
-    else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
+  if (launch->env_mode == ks::kLaunchModeRun) {
+    for (int64_t m = 0; m < launch->markets; ++m) run(*launch, m, options);
+  } else {
+    options ? play<true>(*launch) : play<false>(*launch);
   }
-  for (const int32_t left : queue)
-    if (left != 0) std::abort();
+  ks::check_lists(copy);
   for (int64_t m = 0; m < launch->markets; ++m)
     if (ks::market_has_stopped(launch->error[m])) return m;
   return -1;

@@ -140,6 +140,7 @@ KERNELS = {
     "calls on the clock": {**EACH, "KS_EVENTS": 1},
     "calls on the clock, environments": {**EACH, "KS_EVENTS": 1, "KS_TASK": 1},
     "continuous": {**EACH, "KS_EVENTS": 2},
+    "continuous, environments at deadlines": {**EACH, "KS_EVENTS": 2, "KS_TASK": 1, "KS_DEADLINES": 1},
     "environments": {**EACH, "KS_TASK": 1},
     "environments on lanes": {**EACH, "KS_TASK": 1, "KS_BINS": 0, "KS_LANES": 30},
     "and at deadlines": {**EACH, "KS_TASK": 1, "KS_LANES": 30, "KS_DEADLINES": 1, "KS_LEVERS": 1},

@@ -117,15 +117,15 @@ def test_an_error_in_the_source_shows_the_compilers_words_and_is_not_tried_twice
     assert err.count("compiling") == 1
 
 
-def engine_compiler(path, first):
+def engine_compiler(path, first, source="market_cpu.cpp"):
     """Write a compiler that does something else first where it is given the engine's source; return its path."""
-    return script(path, f'case "$*" in *market_cpu.cpp*) {first};; esac\nexec c++ "$@"')
+    return script(path, f'case "$*" in *{source}*) {first};; esac\nexec c++ "$@"')
 
 
-def compiler_that_waits(folder):
+def compiler_that_waits(folder, source="market_cpu.cpp"):
     """Write one that says in a folder that it has started, and waits there until it may go on."""
     wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
-    return engine_compiler(folder / "slow-g++", f"cd {folder}; {wait}; cd - > /dev/null")
+    return engine_compiler(folder / "slow-g++", f"cd {folder}; {wait}; cd - > /dev/null", source)
 
 
 def _may_mount():
@@ -226,25 +226,26 @@ def test_a_child_that_is_forked_during_a_build_has_an_engine(sources, dies):
 
 BESIDE = """
 import os, time
-build.begin_cpu()
+build.begin_operators()
 while not os.path.exists("started"):
     time.sleep(0.01)
 print(build.once("kernel", lambda: "something else"), flush=True)  # before the compiler goes on
 open("go", "w").close()
-print(build.load_cpu().ks_answer())
+print(build.load_operators().ks_played(0))
 """
 
 
 @needs_compiler
-def test_the_engine_is_built_beside_other_work_and_waited_for_when_it_is_needed(sources):
-    out, err, _ = run(sources, BESIDE, CXX=str(compiler_that_waits(sources.parent)))
-    assert out == "something else\n42\n" and err.count("compiling the C++ engine") == 1, (out, err)
+def test_operators_are_built_beside_other_work_and_waited_for_when_they_are_needed(sources):
+    out, err, _ = run(sources, BESIDE, CXX=str(compiler_that_waits(sources.parent, "operators.cpp")))
+    assert out == "something else\n0\n" and err.count("compiling operators for torch") == 1, (out, err)
+    assert {path.name[:9] for path in (sources.parent / "cache").iterdir()} == {"ks_operat"}  # and no engine
 
 
 @needs_compiler
 def test_what_another_thread_cannot_build_is_said_when_it_is_needed(sources):
-    (sources / "market_cpu.cpp").write_text("int broken = undeclared_name;\n")
-    out, err, _ = run(sources, "build.begin_cpu()\n" + CATCH)
+    (sources / "operators.cpp").write_text("int broken = undeclared_name;\n")
+    out, err, _ = run(sources, "build.begin_operators()\n" + CATCH.replace("load_cpu", "load_operators"))
     assert out.count("did not build the C++ engine") == 2, out
     assert err.count("compiling") == 1 and "Traceback" not in err
 
@@ -276,6 +277,23 @@ def test_the_plan_is_a_library_of_its_own(tmp_path):
     out, err, _ = run(build.cuda_dir(), "print(build.load_plan())", KINETICSIM_CACHE=str(tmp_path))
     assert "ks_plan" in out and not err, err
     assert {path.name[:8] for path in tmp_path.iterdir()} == {"ks_plan_"}
+
+
+@needs_compiler
+@pytest.mark.parametrize(("before", "asked"), [("", "operators"), ("build.load_cpu()", "cpu")])
+def test_operators_need_no_engine_and_are_not_loaded_twice(before, asked):
+    code = f"""
+asked, load = [], build._load
+build._load = lambda name, *rest: asked.append(name) or load(name, *rest)
+{before}
+from kineticsim_env.engines import operators
+operators.library(), build.begin_operators()
+import torch
+torch.ops.kineticsim.step
+print(*asked)
+"""
+    out, err, _ = run_python(build.cuda_dir(), code, KINETICSIM_CACHE=str(build.cache_dir()))
+    assert out == f"{asked}\n", err
 
 
 @slow

@@ -10,7 +10,7 @@ from thorough import covering, examples, slow
 import kineticsim_env as ks
 
 pytestmark = needs_compiler
-FEW, BLOCK = 8, 256  # ArrivingAgents::kFew and kEvents
+FEW, BLOCK = 8, 256  # less than kPadding, and ArrivingAgents::kEvents
 RECORDED = ("volume", "mid2", "signed_volume")
 
 
@@ -37,12 +37,13 @@ def assert_same(config, intervals=3, markets=2, slots=(), seed=5):
 @pytest.mark.parametrize(
     ("interval", "beat"),
     [
-        (FEW, FEW), (FEW + 1, FEW + 1), (17, 5), (2 * FEW + 3, FEW + 2), (16, 15), (33, 1000), (BLOCK - 1, BLOCK),
-        (BLOCK, BLOCK - 1), (BLOCK + 1, 2 * BLOCK + 1), (BLOCK + FEW, 3 * BLOCK), (2 * BLOCK + 3, 2 * BLOCK + 1),
+        (1, 3), (FEW, FEW), (FEW + 1, FEW + 1), (17, 5), (2 * FEW + 3, FEW + 2), (16, 15), (33, 1000),
+        (BLOCK - 1, BLOCK), (BLOCK, BLOCK - 1), (BLOCK + 1, 2 * BLOCK + 1), (BLOCK + FEW, 3 * BLOCK),
+        (2 * BLOCK + 3, 2 * BLOCK + 1),
     ],
 )  # fmt: skip
 def test_blocks_of_every_length(interval, beat, slots):
-    """Of one event more than are taken one by one, of all and of one more; many begin at an odd event."""
+    """Of few events, of all that a block has and of one more; many begin at an odd event."""
     assert_same(market(interval, beat), slots=slots, markets=1 + (interval < 60))
 
 
@@ -92,6 +93,26 @@ def test_a_side_stops_at_the_last_order_that_is_too_much(room):
         outcomes.append({name: tensor for name, tensor in sim.tensors.items() if name != "error"})
     for name, tensor in outcomes[0].items():
         assert torch.equal(tensor, outcomes[1][name]), name
+
+
+@pytest.mark.parametrize("events", [5, 40])
+@pytest.mark.parametrize("tax", [0, 1])
+def test_a_side_that_is_too_full_stops_no_market_while_no_order_comes_to_it(events, tax):
+    """A standing bid is withdrawn at the end of an interval in which all others sell."""
+    shares = {"noise": 0.0, "momentum": 0.0, "maker": 0.0, "fundamental": 1.0}
+    fields = {"fundamental_price": 3, "walk_prob": 0.0, "jump_prob": 0.0, "cancel_prob": 0.0, "market_order_prob": 0.0}
+    config = market(events, events, **shares, **fields, tax=tax)
+    played = []
+    for engine in ("numpy", "cpu"):
+        sim = ks.Simulator(config, 1, engine=engine, seed=3, slots=(None,))
+        sim.step(torch.tensor([[[2, 9, 0, 0]]], dtype=torch.int32))
+        sim.tensors["bid"][0, 1] += 2**31 - 5 - int(sim.tensors["bid"].sum())
+        sim.load_state_dict(sim.state_dict())  # so that the engine looks at what was written
+        sim.step(torch.zeros((1, 1, 4), dtype=torch.int32))
+        played.append(sim.tensors)
+    assert played[0]["t"].tolist() == [2]
+    for name, tensor in played[0].items():
+        assert torch.equal(tensor, played[1][name]), name
 
 
 def test_a_market_that_had_to_stop_leaves_nothing_to_one_of_a_smaller_grid():

@@ -448,7 +448,7 @@ def test_where_to_look_names_what_files_define():
 def test_who_calls_a_function_does_not_define_it():
     assert defines(ROOT / "cuda/model/market.h", "clearing_price")
     assert not defines(ROOT / "cuda/model/auction.h", "clearing_price")
-    assert not defines(ROOT / "cuda/events/call.cuh", "clearing_price_under_levers")
+    assert not defines(ROOT / "cuda/cpu/call.h", "clearing_price_under_levers")
     assert defines(ROOT / "kineticsim_env/engines/numpy/rules.py", "ration")
     assert not defines(ROOT / "kineticsim_env/engines/numpy/auction.py", "ration")
 

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from build_helpers import needs_compiler
+from build_helpers import CLOCK_KERNELS, needs_compiler
 from env_helpers import assert_same, clock_environments, draw_actions, launch, make_cores, squash
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
@@ -15,6 +15,7 @@ from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.envs.state_dict import load_state, state_of
+from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 
@@ -65,6 +66,27 @@ def test_a_stop_leaves_everything_as_it_was(mechanism):
             assert not errors[0] or all(torch.equal(now[name], was[name]) for name in was)
         assert_same(cores, f"after step {step}")
     assert stopped > 0
+
+
+@pytest.mark.parametrize("kernel", [None, *CLOCK_KERNELS])
+@pytest.mark.parametrize("role", ["maker", "executor"])
+def test_fills_where_each_order_may_overflow(kernels, monkeypatch, kernel, role):
+    """A side lacks more to 2^31 than an interval adds, and less than is known beforehand."""
+    if kernel:
+        monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
+    config = ks.MarketConfig.preset("continuous", cancel_prob=0.0)
+    task = ManyLearnersTask(horizon=50, block_qty=30, warmup=0, bank_size=0)
+    cores = make_cores((config, 4, task, [role]), {"slots": [None]}, ("cpu", "numpy"))
+    for core in cores:
+        core.reset(5)
+        core.simulator.bid[:, 0] = 2**31 - 5_000
+        core._engine.state_changed()
+    generator, held = np.random.default_rng(1), set()
+    for step in range(12):
+        launch(cores, draw_actions(cores[0], generator, 0.0))
+        assert_same(cores, f"after step {step}")
+        held |= {*cores[0].simulator.inventory.flatten().tolist()}
+    assert len(held) > 9
 
 
 def raised(core, actions):

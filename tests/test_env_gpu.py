@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from deadline_helpers import Lists, late
 from env_helpers import (
     assert_same,
     assert_steps_wait_for_nothing,
@@ -63,19 +64,20 @@ def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 def test_whole_warps_step_blocks_at_their_deadline(mode, stagger):
-    """Those that lanes leave to them; the queue is empty after each launch."""
+    """Those that lanes leave to them, of the list that the step before has made."""
     (config, _, task, roles), kwargs = trading_market("executor")
     kwargs |= {"autoreset_mode": mode, "stagger": stagger}
     cores = make_cores((config, 5000, task, roles), kwargs, ("cpu", "cuda"))
     engine = cores[1].simulator.engine
     engine.force = {"KS_LANES": 2 * engine._reach + 2}
+    lists = Lists(cores[1])
     for core in cores:
         core.reset(3)
     generator = np.random.default_rng(4)
     for step in range(16):
         launch(cores, draw_actions(cores[0], generator, 0.0))
         assert_same(cores, f"after step {step}")
-        assert int(engine._queue.abs().sum()) == 0
+        assert lists.listed == late(cores[0])
     assert engine._definitions(1)["KS_DEADLINES"] == 1 and int(cores[0].tensors["terminated"].sum()) > 0
 
 

@@ -155,3 +155,29 @@ def test_a_book_that_was_written_by_hand_cannot_hang_a_launch(engine):
     sim.ask[:] = torch.arange(16, dtype=torch.int32) % 2
     sim.run(50)
     assert sim.t.tolist() == [50, 50]
+
+
+@ks.agent()
+def careful(market, own, draw):
+    """Take what is best on either side but for a unit, as long as there is that much."""
+    side = 1 - 2 * draw.below(2)
+    there = market.best_ask_qty if side > 0 else market.best_bid_qty
+    return ks.order(side, market.best_ask if side > 0 else market.best_bid, 1 + there // 3)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("rounding", ["even", "coin"])
+def test_agents_see_what_is_left_of_a_quote(slots, rounding):
+    """Between two updates: in one stretch of events a quote is filled in parts, and who comes then sees the rest."""
+    fields = {"num_agents": 0, "interval": 24, "beat": 24, "init_depth": 3, "rounding": rounding, "max_quote_qty": 40}
+    config = ks.MarketConfig.preset("continuous").replace(agents={careful: 5}, **fields)
+    sims = [ks.Simulator(config, 2, engine=engine, seed=1, slots=slots) for engine in ("numpy", "cpu")]
+    for sim in sims:
+        sim.run(3)
+    mid = sims[0].last_price.view(2, 1).expand(2, slots)
+    size = torch.full_like(mid, 40)
+    quotes = torch.stack([mid - 1, size, mid + 1, size], dim=-1).to(torch.int32)
+    fills = [sim.step(quotes) for sim in sims]
+    assert torch.equal(*fills) and 0 < int(fills[0].max()) < 40 * slots * 24
+    for name, tensor in sims[0].tensors.items():
+        assert torch.equal(tensor, sims[1].tensors[name]), name

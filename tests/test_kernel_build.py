@@ -87,12 +87,22 @@ def test_the_real_kernel_compiles_for_an_environment_per_lane(builder):
 @pytest.mark.parametrize(("builder", "slots"), by_nvcc_too(1, 0, 2, nvcc_is_slow=True))
 def test_the_real_kernel_compiles_for_calls_on_the_clock(builder, slots):
     for levers in (0, 1, 2):
-        assert_is_kernel(builder, compile_kernel(builder, 90, {**CALLS, "KS_SLOTS": slots, "KS_LEVERS": levers}))
+        shape = {**CALLS, "KS_SLOTS": slots, "KS_LEVERS": levers}
+        assert_is_kernel(builder, compile_kernel(builder, 90, shape))
+        if slots:
+            assert_is_kernel(builder, compile_kernel(builder, 90, {**shape, "KS_TASK": 1}))
 
 
 @pytest.mark.parametrize("builder", [by_nvrtc, pytest.param("nvcc", marks=[*by_nvcc.marks, slow])])
 def test_the_real_kernel_compiles_with_parameters_of_its_own(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, OWN))
+
+
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize("shape", [{**LANES, "KS_BINS": 16}, {**FULL, "KS_EVENTS": 2}])
+def test_the_real_kernel_compiles_for_blocks_at_their_deadline(shape):
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_DEADLINES": 1}))
 
 
 @slow

@@ -74,6 +74,7 @@ def random_request(rng):
         "orders": int(2 ** rng.uniform(0, 31)) - 1,
         "forced_auctions": pick(0, 0, 66),
         "levers": pick(0, 0, 1, 2),
+        "events": pick(0, 1),
         "largest_quote": int(2 ** rng.uniform(0, 20)),
         "multiprocessors": pick(1, 16, 68, 108, 132, 148),
         "shared_of_block": shared,
@@ -135,21 +136,23 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
         seen.add((ask["task"], lanes, bool(got.single), bool(got.fits), warps, got.tile > 1))
         assert got.threads == 32 * warps and 1 <= warps <= layout.CONSTANTS["kMarketsPerBlock"]
         assert got.tile >= 1 and got.blocks * warps * got.tile >= ask["markets"]
-        assert (got.blocks - 1) * warps * got.tile < ask["markets"], "a block has nothing to do"
+        spare = min(-(-ask["markets"] // 64), 8 * ask["multiprocessors"]) if got.deadlines else 0
+        assert (got.blocks - spare - 1) * warps * got.tile < ask["markets"], "a block has nothing to do"
         assert got.bins in (0, 16, 32, 64, 128) and 4 * ask["reach"] + 4 <= (got.bins or 2**31)
         assert bool(got.fits) == (got.shared <= ask["shared_of_block"])
-        books = warps * 4 * 2 * max(ask["levels"], 32)
+        book = warps * 4 * 2 * max(ask["levels"], 32)
+        waiting = book * ask["events"]
         if lanes:
-            assert ask["slots"] == 1 and ask["task"] and not got.single and got.tile == 32
+            assert not ask["events"] and ask["slots"] == 1 and ask["task"] and not got.single and got.tile == 32
             assert got.deadlines == (ask["forced_auctions"] > 0) and (got.deadlines or not got.bins)
             assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
         elif ask["task"]:
             slot, market = (4 * layout.CONSTANTS[name] for name in ("kTileSlotInts", "kTileMarketInts"))
-            market += 4 * layout.CONSTANTS["kTileLeverInts"] * (ask["levers"] > 0)
+            market += 4 * layout.CONSTANTS["kTileLeverInts"] * (ask["levers"] + ask["events"] > 0)
             tiles = warps * got.tile * (market + slot * ask["slots"])
-            assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + tiles
+            assert got.tile * ask["slots"] <= 32 and got.shared == 2 * book + waiting + warps * 4 * BIN_INTS + tiles
         else:
-            assert got.tile == 1 and got.shared == books + warps * 4 * BIN_INTS
+            assert got.tile == 1 and got.shared == book + waiting + warps * 4 * BIN_INTS
         if not got.fits and not lanes:
             assert (warps, got.tile) == (1, 1), "the smallest shape was not tried"
         assert not got.single or (ask["task"] and ask["slots"] == 1 and 2 <= got.blocks_to_hold < 5)
@@ -160,6 +163,7 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
 def test_forced_lanes_are_taken_and_none_are_taken_where_none_are_allowed():
     for markets in (3, MANY):
         assert plan(markets=markets, task=1, lanes=40).lanes == 40
+        assert plan(markets=markets, task=1, lanes=40, events=1).lanes == 0
         assert plan(markets=markets, task=1, lanes=0).lanes == plan(markets=markets, task=0, lanes=40).lanes == 0
 
 
@@ -194,6 +198,21 @@ def test_bins_are_those_of_the_widest_market(variants):
         engine.set_parameters(rows_of(config, 3))
         engine.prepare(0)
         assert variants[-1]["KS_BINS"] == bins
+
+
+def test_a_gpu_asks_for_the_operators_and_not_for_the_cpp_engine(variants, monkeypatch):
+    for thread in threading.enumerate():  # of tests before this one, which may still load something
+        if thread.name == "kineticsim_env-build":
+            thread.join()
+    asked, load = [], build._load
+    monkeypatch.setattr(build, "_loaded", {})
+    monkeypatch.setattr(build, "_failed", {})
+    monkeypatch.setattr(build, "_load", lambda name, *rest: asked.append(name) or load(name, *rest))
+    engine = open_engine(128, 1)
+    engine.set_parameters(rows_of(ks.MarketConfig(), 3))
+    engine.prepare(1)
+    build.load_operators()  # waits for the thread that has begun
+    assert len(variants) == 1 and sorted(asked) == ["operators", "plan"]
 
 
 @pytest.mark.parametrize("auctions", [1, 7])
@@ -407,7 +426,7 @@ MANY = 128 * 132  # environments, of which a device like the fixture's has enoug
     ("changes", "room"),
     [
         ({}, 2 * 14 + 2),
-        ({"markets": MANY - 1}, 0),
+        ({"markets": MANY - 1, "rounding": "even"}, 0),
         ({"slots": 2}, 0),
         ({"noise_spread": 3, "maker_half_spread": 5}, 2 * 5 + 2),
         ({"noise_spread": 64}, 0),  # too many ticks to walk over
@@ -458,6 +477,14 @@ def test_a_lane_has_a_market_without_levers_or_under_rounding_alone(variants, le
     assert variants[-1].get("KS_LEVERS", 0) == compiled_in
 
 
+@pytest.mark.parametrize(("markets", "room"), [(76 * 132, 30), (76 * 132 - 1, 0)])
+def test_lanes_are_for_fewer_markets_under_rounding(variants, markets, room):
+    engine = open_engine(128, slots=1, markets=markets)
+    engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", **LANES, rounding="coin")))
+    engine.prepare(1)
+    assert variants[-1].get("KS_LANES", 0) == room
+
+
 @pytest.mark.parametrize("levers", [{"taker_offset": 6}, {"regimes": [{}, {"maker_half_spread": 6}]}])
 def test_bins_hold_the_orders_of_takers_and_of_every_regime(variants, levers):
     config = ks.MarketConfig(num_agents=200, **levers)
@@ -490,7 +517,15 @@ def test_a_call_on_the_clock_has_a_warp_and_bins_if_its_events_are_many(variants
 
 @pytest.mark.parametrize(
     ("markets", "lanes", "blocks"),
-    [(1, 32, 1), (33, 32, 33), (2112, 32, 2112), (2113, 16, 1057), (4224, 16, 2112), (4225, 1, 133)],
+    [
+        (1, 32, 1),
+        (33, 32, 33),
+        (2112, 32, 2112),
+        (2113, 8, 529),
+        (4224, 8, 1056),
+        (4225, 1, 133),
+        (65536, 1, 2048),
+    ],
 )
 def test_continuous_trading_has_fewer_lanes_for_each_of_more_markets(variants, markets, lanes, blocks):
     """By 132 multiprocessors of 16 warps."""
@@ -501,6 +536,82 @@ def test_continuous_trading_has_fewer_lanes_for_each_of_more_markets(variants, m
     prepared = engine.prepare(0)
     assert (variants[-1]["KS_EVENTS"], variants[-1]["KS_LANES_PER_MARKET"]) == (2, lanes)
     assert prepared[1:3] == (blocks, 32)
+
+
+@pytest.mark.parametrize(("reach", "lanes"), [(4095, 1), (4096, 8)])
+def test_lanes_share_a_market_whose_orders_go_too_far_for_a_lane(reach, lanes):
+    assert plan(markets=MANY, events=2, task=1, reach=reach).lanes_per_market == lanes
+
+
+@pytest.mark.parametrize(("markets", "held"), [(2112, 0), (4224, 2), (8 * 132 * 32, 2), (8 * 132 * 32 + 1, 0)])
+def test_steps_of_continuous_trading_have_more_registers_where_half_the_warps_suffice(variants, markets, held):
+    engine = open_engine(128, slots=1, markets=markets)
+    config = ks.MarketConfig.preset("news")
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.prepare(1)
+    assert variants[-1].get("KS_BLOCKS", 0) == held
+    engine.prepare(0)
+    assert "KS_BLOCKS" not in variants[-1]
+
+
+@pytest.mark.parametrize(
+    ("markets", "forced", "deadlines", "blocks"),
+    [
+        (2112, 66, False, 2112),  # whole warps already
+        (4224, 66, True, 1056 + 66),  # a quarter of one
+        (4225, 66, True, 133 + 67),
+        (4225, 0, False, 133),
+        (65536, 66, True, 2048 + 1024),
+        (262144, 66, True, 8192 + 8 * 132),
+    ],
+)
+def test_lanes_leave_late_markets_to_whole_warps(variants, monkeypatch, markets, forced, deadlines, blocks):
+    """Some warps begin without markets, of 64 markets one, or eight to a multiprocessor; runs have no deadlines."""
+    zeros = lambda *_, **__: SimpleNamespace(data_ptr=lambda: 1)  # noqa: E731
+    monkeypatch.setattr(torch, "zeros", zeros)
+    config = ks.MarketConfig.preset("news")
+    engine = open_engine(128, slots=1, markets=markets)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.set_task({"forced_auctions": forced})
+    _, *shape = engine.prepare(1)
+    assert bool(variants[-1].get("KS_DEADLINES")) == deadlines == bool(engine._struct.deadline_lists)
+    assert shape[:2] == [blocks, 32]
+    engine.prepare(0)
+    assert "KS_DEADLINES" not in variants[-1]
+
+
+@pytest.mark.parametrize(
+    ("markets", "levels", "single", "tile", "blocks"),
+    [
+        (2112, 128, True, 1, 528),
+        (2113, 128, False, 1, 529),
+        (65536, 128, False, 19, 863),
+        (65536, 8192, False, 25, 2622),
+    ],
+)
+def test_a_step_of_calls_on_the_clock_has_a_tile(variants, markets, levels, single, tile, blocks):
+    """However many markets there are, and whatever is forced: a warp plays them one after another."""
+    changes = {"arrivals": "clock", "num_levels": levels, "init_price": levels // 2, "rounding": "even"}
+    config = ks.MarketConfig.preset("trading", **changes)
+    engine = open_engine(levels, slots=1, markets=markets)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.set_task({"forced_auctions": 66})
+    _, got, *_ = engine.prepare(1)
+    assert (
+        not variants[-1].keys() & {"KS_LANES", "KS_DEADLINES", "KS_LANES_PER_MARKET"} and variants[-1]["KS_EVENTS"] == 1
+    )
+    assert ("KS_SINGLE" in variants[-1], engine._struct.tile, got) == (single, tile, blocks)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+@pytest.mark.parametrize("levels", [8, 16, 64, 128, 1024, 2048])
+def test_shared_memory_holds_a_market_that_all_lanes_share(levels, lanes):
+    got = plan(markets=MANY, levels=levels, task=1, events=2, forced_auctions=66, lanes_per_market=lanes)
+    whole = plan(markets=MANY, levels=levels, task=1, events=2, forced_auctions=66, lanes_per_market=32)
+    assert got.deadlines and not whole.deadlines and got.shared >= whole.shared
 
 
 def test_what_tests_force_wins(variants):

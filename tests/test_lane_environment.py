@@ -1,6 +1,7 @@
 """The CUDA environment step of a market per lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
 
 import pytest
+from deadline_helpers import Lists, late, most_listed
 from env_helpers import (
     check_cores_agree,
     check_trading_market,
@@ -48,15 +49,18 @@ def test_a_warp_of_lanes_agrees_on_every_tensor(make_pair, environment, bad):
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("changes", [{}, {"max_order_qty": 4000}])
-def test_whole_warps_step_blocks_at_their_deadline(make_pair, mode, stagger, changes):
-    """Of each warp few deadlines come at a time, or all; the last warp has lanes without a market."""
+def test_whole_warps_step_blocks_at_their_deadline(make_pair, kernels, mode, stagger, changes):
+    """Few deadlines come at a time, or all; a warp has lanes without a market, and two have none."""
+    kernel = "lanes and deadlines and rounding"
     (config, _, task, roles), kwargs = trading_market("executor")
     kwargs |= {"autoreset_mode": mode, "stagger": stagger}
-    cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, "lanes and deadlines and rounding")
-    at_once = [0]
+    cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, kernel)
+    lists, listed, at_once = Lists(cores[1], kernels[kernel]), [], [0]
     for _ in steps_alike(cores, 3, 4, 16):
+        assert lists.listed == late(cores[0])
+        listed.append(len(lists.listed))
         at_once.append(int(cores[0].tensors["terminated"][:32].sum()))
-    assert 0 < max(at_once) and (max(at_once) < 12) == stagger
+    assert 0 < max(at_once) and (max(at_once) < 12) == stagger == any(2 < n <= most_listed(70) for n in listed)
 
 
 @covering

@@ -514,7 +514,7 @@ def test_copies_by_hand_are_of_any_tensors(engine):
     envs = make(engine)
     values = torch.arange(7 * 12, device=envs.core.device).view(7, 12)
     outputs = [values, values[:, :5], values[:, 0], values.t(), values[::2, ::3], values[:0], values[3, 4]]
-    for given in (outputs, outputs[:3]):
+    for given in (outputs, outputs[:3], outputs[:3] * 5, outputs * 3):  # of more than one kernel takes, too
         found = torch.ops.kineticsim.copies_of(given, envs.core.launcher.number)
         for tensor, output in zip(found, given, strict=True):
             assert torch.equal(tensor, output) and tensor.is_contiguous()

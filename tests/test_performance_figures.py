@@ -9,6 +9,7 @@ import torch
 from thorough import slow
 
 from scripts.benchmarks import performance as figures
+from scripts.benchmarks import performance_kinds
 from scripts.pages import performance
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +87,33 @@ def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(sc
     assert one["digest"] == large["digest"]  # the same market, by the same seed
 
 
+@slow
+def test_the_default_market_is_measured_in_small(script, tmp_path, monkeypatch):
+    path = tmp_path / "figures.json"
+    words = ["--output", str(path), "--scale", str(1 << 16), "--seconds", "0", "--groups", "default"]
+    monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words])
+    script.main()
+    rows = {row["name"]: row for row in json.loads(path.read_text())["rows"]}
+    assert not [row["failed"] for row in rows.values() if "failed" in row]
+    for row in rows.values():  # each market plays the events of the preset's interval, whatever agents it has
+        if row["kind"] == "Auctions":
+            orders = script.PRESETS["news"]["interval"] * row["markets"]
+            assert row["events_per_s"] * row["us_per_auction"] * 1e-6 == pytest.approx(orders)
+    digest = {name: row["digest"] for name, row in rows.items()}
+    assert len({digest[f"{what}, 1024 markets"] for what in ("MarketMaking", "Execution", "opponents", "reward")}) == 4
+    for name in ("1 markets", "64 markets", "1024 markets, Python, copy=True", "1024 markets, two cores"):
+        assert digest[f"MarketMaking, {name}"] == digest["MarketMaking, 1024 markets"]  # the same market, alone
+
+
+def test_steps_of_whole_episodes_are_as_many_as_these_have(script):
+    opened = script.KINDS["Steps"](markets=1, preset="news", agents=None, episodes=3, task="Execution", device="cpu")
+    horizon = opened._envs.core.task.horizon
+    steps = opened._replays * performance_kinds.STEPS_IN_GRAPH
+    assert 3 * horizon <= steps < 3 * horizon + performance_kinds.STEPS_IN_GRAPH
+    assert opened._envs.core.config.num_agents == 40
+    opened.close()
+
+
 def run_of(script, day: str) -> dict:
     return {"machine": {"date": day, "gpu": "G", "driver": "D", "cpu": "C"}, "presets": script.PRESETS}
 
@@ -111,11 +139,39 @@ def test_a_row_that_fails_says_why_and_others_go_on(script):
     assert "num_agents" in row["failed"]
 
 
+def words_of(source: Path, page: Path, readme: Path) -> list[str]:
+    """Return the words of the command that writes pages beside the page, of the repository's log a copy."""
+    log = page.with_name("log.md")
+    log.write_text((ROOT / "docs" / "performance_log.md").read_text())
+    places = {"figures": source, "scaling": SCALING, "page": page, "readme": readme, "log": log}
+    return [word for name, path in places.items() for word in (f"--{name}", str(path))]
+
+
+def test_the_log_has_what_the_default_market_took_before(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    before = json.loads((ROOT / "docs" / "benchmarks" / "default_before_h200.json").read_text())["rows"]
+    was = {row["name"]: row for row in before}["MarketMaking, 65536 markets"]
+    now = next(row for row in data["rows"] if row["name"] == was["name"])
+    now |= {"us_per_step": was["us_per_step"] / 4, "digest": was["digest"]}
+    source.write_text(json.dumps(data))
+    page, readme = tmp_path / "page.md", tmp_path / "README.md"
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
+    readme.write_text((ROOT / "README.md").read_text())
+    performance.main(words := words_of(source, page, readme))
+    log = (tmp_path / "log.md").read_text()
+    assert f"| {was['name']} | {was['us_per_step']:.1f} us | {was['us_per_step'] / 4:.1f} us | 4.00 |" in log
+    assert "one core" not in log.partition("<!-- changes")[2].partition("<!-- end")[0]
+    now["digest"] = "other bits"
+    source.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=f"{was['name']}: other bits than before"):
+        performance.main(words)
+
+
 def test_pages_are_written_from_the_figures(script, tmp_path):
     data = invented(script)
     source, page, readme = tmp_path / "figures.json", tmp_path / "page.md", tmp_path / "README.md"
     source.write_text(json.dumps(data))
-    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    words = words_of(source, page, readme)
     for _ in range(2):  # what is written can be written again
         page.write_text(page.read_text() if page.exists() else (ROOT / "docs" / "performance.md").read_text())
         readme.write_text(readme.read_text() if readme.exists() else (ROOT / "README.md").read_text())
@@ -127,7 +183,7 @@ def test_pages_are_written_from_the_figures(script, tmp_path):
     reached = performance.rate(figures["engine", "paper, 256 agents"]["events_per_s"])
     assert f"agent-events/s, preset `paper`, 256 agents | {reached} |" in readme.read_text()
     by_hand = "## The roofline of an event"
-    assert by_hand in text and text.count("<!-- end -->") == 8
+    assert by_hand in text and text.count("<!-- end -->") == 9
     assert (
         text.partition(by_hand)[2][:500] == (ROOT / "docs" / "performance.md").read_text().partition(by_hand)[2][:500]
     )
@@ -146,7 +202,7 @@ def test_markets_on_the_clock_have_their_section_once_they_are_measured(script, 
     for name, found in rates.items():
         clock[name]["events_per_s"] = found
     page, readme = tmp_path / "page.md", tmp_path / "README.md"
-    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    words = words_of(source, page, readme)
     page.write_text((ROOT / "docs" / "performance.md").read_text())
     readme.write_text((ROOT / "README.md").read_text())
     for rows in ([*others, *clock.values()], others):
@@ -158,6 +214,39 @@ def test_markets_on_the_clock_have_their_section_once_they_are_measured(script, 
         assert ("64 agents, 65,536 markets, orders/s | 40.0 G | 39.9 G |" in text) == there
         assert ("| 0.65 | **0.66** |" in text) == there == ("`trading`, 64 agents | 39.9 G |" in first)
         assert "2031-01-02; G, driver D" in text and "another run" not in text
+
+
+def test_the_default_market_stands_first_and_what_is_missing_is_left_out(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    step = next(row for row in data["rows"] if row["name"] == "MarketMaking, 65536 markets")
+    step |= {"us_per_step": 123.4, "steps_per_s": 531e6}
+    late = next(row for row in data["rows"] if row["name"] == "Execution, 65536 markets" and row["group"] == "default")
+    late["us_per_step"] = 2 * 123.4
+    page, readme = tmp_path / "page.md", tmp_path / "README.md"
+    words = words_of(source, page, readme)
+
+    def written(rows: list) -> tuple[str, str]:
+        page.write_text((ROOT / "docs" / "performance.md").read_text())
+        readme.write_text((ROOT / "README.md").read_text())
+        source.write_text(json.dumps(data | {"rows": rows}))
+        performance.main(words)
+        return page.read_text(), readme.read_text()
+
+    text, first = written(data["rows"])
+    section, _, others = text.partition("## Where call auctions stand")
+    assert "## The default market" in section and "interval of 48 orders" in " ".join(section.split())
+    assert "| 65,536 | 123.4 us | 531 M |" in section and "123.4 us" not in others
+    assert section.count("| 2.00 |") == 1 and "with three opponents" in section and "| two cores |" in section
+    assert first.index("The default market, `news`.") < first.index("| 531 M |") < first.index("`paper`, 256 agents")
+
+    without = ("opponents", "MarketMaking, 262144", "run, one", "MarketMaking, 1024 markets, one", "Execution, 65536")
+    kept = [row for row in data["rows"] if not (row["group"] == "default" and row["name"].startswith(without))]
+    section = written(kept)[0].partition("## Where call auctions stand")[0]
+    assert "three opponents" not in section and "| one core |" not in section and "| 2.00 |" not in section
+    assert "| 262,144 |  |  |" in section and "| two cores |" in section
+
+    text, first = written([row for row in data["rows"] if row["group"] != "default"])
+    assert "## The default market" not in text and "The default market, `news`" not in first
 
 
 def test_a_group_measured_later_says_so(script, tmp_path):

@@ -4,10 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from env_helpers import Work
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -413,24 +412,6 @@ def test_kept_parts_of_a_step_keep_no_others():
     assert len({part.untyped_storage().data_ptr() for part in parts}) == len(parts) == 6
     for part in parts:
         assert part.untyped_storage().nbytes() == part.nbytes
-
-
-class Work(TorchDispatchMode):
-    """Notes torch's operations that write something, each of which is a launch on a GPU; views are not."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        results = func(*args, **(kwargs or {}))
-        given, made = (
-            {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
-            for values in (args, results)
-        )
-        if func._schema.is_mutable or not made <= given:
-            self.operations.append(func._schema.name.removeprefix("aten::"))
-        return results
 
 
 @pytest.mark.parametrize(

@@ -8,41 +8,37 @@
 
 #include "added_agents.h"
 #endif
-#include "warp/clock.cuh"
 #include "warp/environment.cuh"
 
 namespace {
 
 std::vector<int4> memory;
 
-template <bool kOptions, int kSlots>
+template <bool kClock, bool kOptions, int kSlots>
 void play(const ks::Launch& launch) {
-  using Market = ks::MarketOnChip<KS_BINS, kOptions, kSlots>;
-  using OnClock = ks::ClockMarket<KS_BINS, kOptions, kSlots>;
-  using Tile = ks::EnvironmentTile<KS_BINS, kOptions, kSlots>;
+  using Market = typename ks::CallMarketOf<kClock, KS_BINS, kOptions, kSlots>::type;
+  using Tile = ks::EnvironmentTile<kClock, KS_BINS, kOptions, kSlots>;
   const bool runs = launch.env_mode == ks::kLaunchModeRun;
-  const bool clock = launch.arrivals == ks::kArrivalsClock;
-  const int ints = clock ? OnClock::shared_ints(launch) : runs ? Market::shared_ints(launch) : Tile::shared_ints(launch);
+  const int ints = runs ? Market::shared_ints(launch) : Tile::shared_ints(launch);
   // What was in shared memory before is nobody's.
   memory.assign(ints / 4 + 1, make_int4(0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a));
   int* const shared = &memory[0].x;
   for (int64_t first = 0; first < launch.markets; first += runs ? 1 : launch.tile) {
-    ks::on_all_lanes(shared, [&launch, first, runs, clock, shared] {
+    ks::on_all_lanes(shared, [&launch, first, runs, ints, shared] {
       if (runs) {
-        const ks::MarketParams& row = launch.params[first * launch.params_stride];
-        if (clock) {
-          OnClock market(launch, first, row, shared, shared + OnClock::book_ints(launch));
-          ks::run_market(market);
-        } else {
-          Market market(launch, first, row, shared, shared + Market::book_ints(launch));
-          ks::run_market(market);
-        }
+        Market market(launch, first, launch.params[first * launch.params_stride], shared, shared + ints - ks::kBinInts);
+        ks::run_market(market);
       } else {
         Tile tile(launch, first, shared);
         ks::step_or_reset(tile);
       }
     });
   }
+}
+
+template <bool kOptions, int kSlots>
+void play(const ks::Launch& launch) {
+  launch.arrivals == ks::kArrivalsClock ? play<true, kOptions, kSlots>(launch) : play<false, kOptions, kSlots>(launch);
 }
 
 bool has_options(const ks::MarketParams& p) {

@@ -24,17 +24,26 @@ struct ArrivingAgent {
   uint64_t word;
 };
 
-// An arrival that a lane has drawn for another, which matches it.
-struct DrawnArrival {
+// An arrival that waits in shared memory, perhaps for another lane, to be matched.
+struct alignas(8) DrawnArrival {
   int32_t offset;
   uint32_t rest;  // quantity, up to 65535, and flags
+  KS_ON_LANE DrawnArrival(int32_t offset, uint32_t rest) : offset(offset), rest(rest) {}
+  KS_ON_LANE explicit DrawnArrival(const Arrival& a)
+      : offset(a.offset), rest((uint32_t)a.quantity | (uint32_t)a.sells << 16 | (uint32_t)a.marketable << 17 |
+                               (uint32_t)a.by_value << 18) {}
   KS_ON_LANE Arrival arrival() const {
     return {(int32_t)(rest & 0xffff), offset, (int32_t)(rest >> 16 & 1), (int32_t)(rest >> 17 & 1), (int32_t)(rest >> 18 & 1)};
   }
 };
-KS_ON_LANE DrawnArrival drawn(const Arrival& a) {
-  return {a.offset, (uint32_t)a.quantity | (uint32_t)a.sells << 16 | (uint32_t)a.marketable << 17 | (uint32_t)a.by_value << 18};
-}
+// The same in 32 bits, for a market whose numbers have 16: offsets are at most kPackedReach, either way.
+struct PackedArrival {
+  static constexpr int kOffsetAt = 19;
+  static_assert(kPackedReach < 1 << (31 - kOffsetAt), "a signed offset, three flags and 16 bits of quantity");
+  uint32_t all;
+  KS_ON_LANE explicit PackedArrival(const Arrival& a) : all((uint32_t)a.offset << kOffsetAt | DrawnArrival(a).rest) {}
+  KS_ON_LANE Arrival arrival() const { return DrawnArrival{(int32_t)all >> kOffsetAt, all}.arrival(); }
+};
 
 struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)

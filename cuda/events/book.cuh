@@ -1,79 +1,31 @@
-// book.cuh: what built-in agents' resting orders are in a market on the clock: one row of signed numbers, bids above 0 and
-// asks below, and for each side words in which a bit says that something rests at a tick. So the next best price and
-// cancellation look at occupied ticks only.
-//
-// A side counts its places from the end of the grid that it is best at: a bid's place 0 is the highest tick, an ask's the
-// lowest. So the best price is the lowest place of either side, and one code without branches serves both.
+// book.cuh: the book of a market on the clock, a row (row.cuh) that is taken up from global memory, stored, cancelled in and
+// moved: by a lane, by all lanes that share the market, or by all lanes of a warp for one another.
 #pragma once
 
+#include "events/row.cuh"
 #include "events/together.cuh"
-#include "model/events.h"
+#if !KS_TOGETHER
+#include "cpu/rows.h"
+#endif
 
 namespace ks {
 
-constexpr int32_t kNoPlace = kNoTick;
-
-// A number for bids and one for asks. A lane selects instead of counting, as what it counts to is in its memory and not in
-// registers.
-template <typename T>
-struct Sides {
-  T at[2];
-  KS_ON_LANE T of(int32_t side) const {
-#ifdef __CUDA_ARCH__
-    return side ? at[1] : at[0];
-#else
-    return at[side];
-#endif
-  }
-  KS_ON_LANE void set(int32_t side, T x) {
-#ifdef __CUDA_ARCH__
-    at[0] = side ? at[0] : x;
-    at[1] = side ? x : at[1];
-#else
-    at[side] = x;
-#endif
-  }
-};
-
-// What rests on one side, by tick.
-template <typename Row>
-struct RestingSide {
-  Row row;
-  int32_t side;
-  KS_ON_LANE int32_t operator[](int tick) const { return max_of(side ? -row[tick] : row[tick], 0); }
-};
-
 template <typename Width>
-struct EventBook {
-  using Cell = typename Width::Cell;
-  using Row = Column<Cell, Width>;
-  using Bits = OccupiedBits;
-  using Lanes = typename Width::Lanes;  // those that share the market
-  static constexpr int kLanes = Lanes::kLanes;
+struct EventBook : BookRow<Width> {
+  using Base = BookRow<Width>;
+  using typename Base::Bits, typename Base::Cell, typename Base::Lanes;
+  using Base::best, Base::bits, Base::kLanes, Base::lead, Base::levels, Base::row, Base::words;
+  using Base::find_best, Base::flip, Base::mark, Base::mark_all, Base::mark_chunk, Base::next, Base::rest;
 
-  Row row;                    // by tick
-  Column<Bits, Width> bits;   // by place, a side's words after the other's
-  int levels, words, lead;
-  Sides<int32_t> best;        // places, kNoPlace where a side is empty
-  uint32_t stored;            // groups of ticks at which something rests in global memory
+  uint32_t stored;  // groups of ticks at which something rests in global memory
 
-  KS_ON_LANE EventBook(Cell* row, Bits* bits, int levels)
-      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels, kWordBits)), lead(leading_bits(levels, kWordBits)),
-        stored(0) {}
-
-  // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
-  KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
-    const int32_t mask = side - 1;  // levels - 1 - tick for bids
-    return (tick ^ mask) + (levels & mask);
-  }
-  KS_ON_LANE int32_t best_bid() const { return best.at[0] == kNoPlace ? -1 : levels - 1 - best.at[0]; }
-  KS_ON_LANE int32_t best_ask() const { return best.at[1]; }
+  KS_ON_LANE EventBook(Cell* row, Bits* bits, int levels) : Base(row, bits, levels), stored(0) {}
 
   // Memory ----------------------------------------------------------------------------------------------------------
 
-  // Of 4 ticks, on a GPU of 8, as it writes 32 bytes at a time; or of more where 32 groups would not suffice.
+  // Of 8 ticks, as a GPU writes 32 bytes at a time, on a core of a chunk; or of more where 32 groups would not suffice.
   KS_ON_LANE int32_t group_bits() const {
-    const int32_t least = kLaneCount > 1 ? 3 : 2;
+    const int32_t least = kLaneCount > 1 ? 3 : 5;
     return levels <= 32 << least ? least : highest_bit((uint64_t)levels) - 5;
   }
 
@@ -106,33 +58,39 @@ struct EventBook {
     store(launch.bid + m * levels, launch.ask + m * levels);
   }
 
-  // What follows from a row. Returns what rests on either side at most.
+  // What follows from a row. Returns what rests on either side at most. Signs are shifted in one by one, from the last tick.
   KS_ON_LANE uint32_t take_up() {
     const int32_t chunk = min_of(levels, 32);
-    uint32_t bids = 0, asks = 0;
+    int32_t sum = 0, units = 0;
     for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
     for (int first = 0; first < levels; first += chunk) {
       uint32_t bids_here = 0, asks_here = 0;
 #pragma unroll 16
-      for (int i = 0; i < chunk; ++i) {
+      for (int i = chunk - 1; i >= 0; --i) {
         const int32_t q = row[first + i];
-        bids += max_of(q, 0), asks += max_of(-q, 0);
-        bids_here |= (uint32_t)(q > 0) << i, asks_here |= (uint32_t)(q < 0) << i;
+        sum += q, units += max_of(q, -q);
+        bids_here = bids_here << 1 | (uint32_t)-q >> 31, asks_here = asks_here << 1 | (uint32_t)q >> 31;
       }
       mark_chunk(0, levels - first - chunk, reversed_bits(bids_here) >> (32 - chunk));
       mark_chunk(1, first, asks_here);
     }
     find_best();
     stored = occupied_groups();
-    return bids > asks ? bids : asks;
+    return (uint32_t)(units + max_of(sum, -sum)) / 2;
   }
+  // A group has whole bytes of a word.
   KS_ON_LANE uint32_t occupied_groups() const {
     const int32_t group = group_bits();
     uint32_t groups = 0;
-    for (int i = 0; i < 2 * words; ++i) {
-      const int32_t side = i >= words;
-      for (Bits here = bits[i]; here != 0; here &= here - 1)
-        groups |= 1u << (flip(kWordBits * (i - side * words) + lowest_bit(here) - lead, side) >> group);
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+#pragma unroll 8
+      for (int w = 0; w < words; ++w) {
+        const Bits here = bits[side * words + w];
+#pragma unroll
+        for (int byte = 0; byte < kWordBits; byte += 8)
+          groups |= (uint32_t)((here >> byte & 0xff) != 0) << (flip(kWordBits * w + byte - lead, side) >> group & 31);
+      }
     }
     return groups;
   }
@@ -140,6 +98,9 @@ struct EventBook {
   // Take up a book. Returns what rests on either side at most; with more than a cell can hold, the row is not to be used.
   KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {
     if constexpr (kLanes > 1) return load_together(bid, ask);
+#if !KS_TOGETHER
+    if constexpr (kLaneCount == 1) return load_in_chunks(*this, bid, ask);
+#endif
     const int32_t chunk = min_of(levels, 32), group = group_bits();
     uint32_t bids = 0, asks = 0;
     stored = 0;
@@ -166,12 +127,6 @@ struct EventBook {
   static KS_ON_LANE uint32_t occupied(bool a, bool b, bool c, bool d) {
     return (uint32_t)a | (uint32_t)b << 1 | (uint32_t)c << 2 | (uint32_t)d << 3;
   }
-  // Bits of 32 places, or of all.
-  KS_ON_LANE void mark_chunk(int32_t side, int32_t place, uint32_t here) {
-    const int32_t at = place + lead, w = side * words + at / kWordBits, shift = at % kWordBits;
-    bits[w] |= (Bits)here << shift;
-    if (shift + 32 > kWordBits) bits[w + 1] |= (Bits)here >> (kWordBits - shift);
-  }
 
   // The book of an episode's beginning.
   KS_ON_LANE void open(int32_t price, int32_t depth) {
@@ -196,6 +151,9 @@ struct EventBook {
 
   // Where nothing rests, and nothing did when the book was loaded, 0 is stored already.
   KS_ON_LANE void store(int32_t* bid, int32_t* ask) {
+#if !KS_TOGETHER
+    if constexpr (kLaneCount == 1) return store_in_chunks(*this, bid, ask);
+#endif
     const int32_t group = group_bits();
     uint32_t rests = 0;
 #pragma unroll 4
@@ -210,112 +168,64 @@ struct EventBook {
     stored = rests;
   }
 
-  // Occupied places ---------------------------------------------------------------------------------------------------
-
-  KS_ON_LANE void find_best() {
-    best = {{next(0, 0), next(0, 1)}};
-  }
-
-  // The first occupied place from that of word w on.
-  KS_ON_LANE int32_t next(int w, int32_t side) const {
-    for (; w < words; ++w) {
-      const Bits here = bits[side * words + w];
-      if (here != 0) return kWordBits * w + lowest_bit(here) - lead;
-    }
-    return kNoPlace;
-  }
-
-  KS_ON_LANE void mark(int32_t place, int32_t side, bool full) {
-    const int32_t at = place + lead;
-    Bits& word = bits[side * words + at / kWordBits];
-    const Bits bit = (Bits)1 << (at % kWordBits);
-    word = full ? word | bit : word & ~bit;
-  }
-
-  // What rests at a tick on a side.
-  KS_ON_LANE RestingSide<Row> on(int32_t side) const { return {row, side}; }
-  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return on(side)[tick]; }
-
-  KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
-  // Of the side that has more.
-  KS_ON_LANE int64_t larger_total() const {
-    int64_t bids = 0, asks = 0;
-#pragma unroll 4
-    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) {
-      const int32_t q = row[tick];
-      bids += max_of(q, 0), asks += max_of(-q, 0);
-    }
-    bids = Lanes::sum(bids), asks = Lanes::sum(asks);
-    return bids > asks ? bids : asks;
-  }
-  KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
-    int64_t sum = 0;
-    for (int tick = low; tick <= high; ++tick) sum += resting(tick, side);
-    return sum;
-  }
-
-  // Orders ------------------------------------------------------------------------------------------------------------
-
-  // Both here and in take_ahead all is read before anything is written, as memory answers both at a time then.
-  KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    const uint32_t at = (uint32_t)(place + lead);
-    Cell& here = row[flip(place, side)];
-    Bits& word = bits[side * words + at / kWordBits];
-    const Cell there = here;
-    const Bits before = word;
-    here = (Cell)(there + negated(side, quantity));
-    word = before | (Bits)1 << (at % kWordBits);
-    best.set(side, min_of(best.of(side), place));
-  }
-
-  // Take up to `quantity` at the best place of a side, where something rests. Whether anything is left makes no branch: the
-  // next place is the same one then.
-  struct Taken {
-    int32_t units, next;
-  };
-  KS_ON_LANE Taken take_ahead(int32_t place, int32_t quantity, int32_t side) {
-    const uint32_t at = (uint32_t)(place + lead), w = at / kWordBits;
-    Cell& here = row[flip(place, side)];
-    Bits& word = bits[side * words + w];
-    const int32_t q = here, there = negated(side, q), units = min_of(quantity, there);
-    const Bits before = word, left = before & ~((Bits)(units == there) << (at % kWordBits));
-    here = (Cell)(q - negated(side, units));
-    word = left;
-    return {units, left != 0 ? (int32_t)(kWordBits * w) + lowest_bit(left) - lead : next(w + 1, side)};
-  }
-  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
-    const Taken taken = take_ahead(place, quantity, side);
-    best.set(side, taken.next);
-    return taken.units;
-  }
-
-  // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
+  // `key` and the beat's number say what is lost; ticks that share a word are looked at together. One loop over the pairs of all
+  // words, as lanes have theirs in different ones, and from one word to the next that has some, without a search.
   KS_ON_LANE void cancel(int32_t threshold, uint64_t key, int64_t beat) {
     if constexpr (kLanes > 1) return cancel_together(threshold, key, beat);
+#if !KS_TOGETHER
+    if constexpr (kLaneCount == 1) return cancel_in_chunks(*this, threshold, key, beat);
+#endif
     const uint64_t counter = word_counter(key, beat, kCancelWord);
-    for (int i = 0; i < 2 * words; ++i) {
-      const int32_t side = i >= words;
-      const Bits before = bits[i];
-      Bits after = before;
-      for (Bits pairs = (before | before >> 1) & (Bits)0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
+    for (int32_t first = 0; first < 2 * words; first += 32) {
+      uint32_t ahead = 0;  // words of which a pair is yet to be looked at
+#pragma unroll
+      for (int i = 0; i < min_of(2 * words - first, 32); ++i) ahead |= (uint32_t)(bits[first + i] != 0) << i;
+      int32_t w = -1, side = 0, base = 0;
+      for (Bits pairs = 0, left = 0;; pairs &= pairs - 1) {
+        if (pairs == 0) {
+          if (w >= 0) bits[w] = left;
+          if (ahead == 0) break;
+          w = first + lowest_bit(ahead), ahead &= ahead - 1;
+          side = w >= words, base = flip(kWordBits * (w - side * words) - lead, side);
+          left = bits[w], pairs = (left | left >> 1) & (Bits)0x5555555555555555ull;
+        }
         const int at = lowest_bit(pairs);
-        const int32_t first = flip(kWordBits * (i - side * words) + at - lead, side), tick = first & ~1;
-        const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
+        const int32_t tick = (base + (side ? at : -at)) & ~1;
+        const uint64_t word = mix64(counter + ((uint32_t)tick >> 1) * kGolden);
         const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
         const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
         row[tick] = (Cell)even, row[tick + 1] = (Cell)odd;
         const Bits gone = side ? (Bits)(even == 0) | (Bits)(odd == 0) << 1 : (Bits)(odd == 0) | (Bits)(even == 0) << 1;
-        after &= ~(gone << at);
+        left &= ~(gone << at);
       }
-      bits[i] = after;
     }
     find_best();
   }
 
-  // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0). What goes to worse places goes first,
-  // and the worst of it before all else, so that nothing is written over.
+  // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0); 0 is nothing. Few of a warp's markets
+  // have something to move, so all lanes do it for one market after another.
   KS_ON_LANE void shift(int32_t by) {
-    if constexpr (kLanes > 1) return shift_together(by);
+    if constexpr (kLanes > 1) {
+      if (by != 0) shift_together(by);
+    } else {
+#if KS_TOGETHER
+      if (Width::kMarkets == kLaneCount && all_lanes_are_here()) return shift_one_by_one(by);
+#endif
+      if (by != 0) shift_alone(by);
+    }
+  }
+#if KS_TOGETHER
+  KS_ON_LANE void shift_one_by_one(int32_t by) {
+    for (unsigned moving = ballot(by != 0); moving != 0; moving &= moving - 1) {
+      const int lane = lowest_bit(moving);
+      EventBook<WholeWarp<Width>> book(row.at - this_lane() + lane, bits.at - this_lane() + lane, levels);
+      book.shift_together(shuffle(by, lane));
+      if (this_lane() == lane) best = book.best;
+    }
+  }
+#endif
+  // What goes to worse places goes first, and the worst of it before all else, so that nothing is written over.
+  KS_ON_LANE void shift_alone(int32_t by) {
     const int32_t worsens = by > 0 ? 0 : 1;
     for (int w = words - 1; w >= 0; --w) {
       Bits left = take_word(w, worsens);
@@ -348,26 +258,6 @@ struct EventBook {
     stored = Lanes::any(stored), bids = Lanes::sum(bids), asks = Lanes::sum(asks);
     mark_all();
     return bids > asks ? bids : asks;
-  }
-  // Bits and best places, of the row as it is.
-  KS_ON_LANE void mark_all() {
-    Lanes::sync();
-    if (Lanes::leads())
-      for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
-    const int32_t chunk = min_of(levels, 32);
-    for (int first = 0; first < levels; first += chunk) {
-      uint32_t bids = 0, asks = 0;
-#pragma unroll
-      for (int i = 0; i < 32; i += kLanes) {
-        const int32_t q = i + Lanes::lane() < chunk ? row[first + i + Lanes::lane()] : 0;
-        bids |= Lanes::ballot(q > 0) << i, asks |= Lanes::ballot(q < 0) << i;
-      }
-      if (!Lanes::leads()) continue;
-      mark_chunk(0, levels - first - chunk, reversed_bits(bids) >> (32 - chunk));
-      mark_chunk(1, first, asks);
-    }
-    Lanes::sync();
-    find_best();
   }
   KS_ON_LANE void store_together(int32_t* bid, int32_t* ask) {
     const int32_t group = group_bits();
@@ -429,7 +319,7 @@ struct EventBook {
 
   // Of a side's quantity; the other side's, which a tick of the same word may hold, is cancelled in that side's turn.
   static KS_ON_LANE int32_t after_loss(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
-    const int32_t mine = max_of(side ? -q : q, 0), loss = cancelled(mine, threshold, half, side);
+    const int32_t mine = max_of(side ? -q : q, 0), loss = cancelled<sizeof(Cell) == 2>(mine, threshold, half, side);
     return q + (side ? loss : -loss);
   }
 };

@@ -17,18 +17,24 @@ using OccupiedBits = uint64_t;
 #endif
 constexpr int kWordBits = 8 * sizeof(OccupiedBits);
 
+struct DrawnArrival;
+struct PackedArrival;
+
 struct WideColumns {
   using Cell = int32_t;
+  using Drawn = DrawnArrival;  // an event that waits to be matched (arrivals.cuh)
   using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount;
 };
 struct HalfColumns {
   using Cell = int32_t;
+  using Drawn = DrawnArrival;
   using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount > 1 ? kLaneCount / 2 : 1;
 };
 struct NarrowColumns {
   using Cell = short;
+  using Drawn = PackedArrival;
   using Lanes = Group<1>;
   static constexpr int kMarkets = kLaneCount;
 };
@@ -36,8 +42,17 @@ struct NarrowColumns {
 template <int kLanes>
 struct SharedColumns {
   using Cell = int32_t;
+  using Drawn = DrawnArrival;
   using Lanes = Group<kLanes>;
   static constexpr int kMarkets = kLaneCount / kLanes;
+};
+// A market that has a column like its neighbours, for which all lanes do something together.
+template <typename Width>
+struct WholeWarp {
+  using Cell = typename Width::Cell;
+  using Drawn = typename Width::Drawn;
+  using Lanes = Group<kLaneCount>;
+  static constexpr int kMarkets = Width::kMarkets;
 };
 template <typename T, typename Width>
 struct Column {

@@ -1,4 +1,5 @@
-// environment.cuh: an environment's market on the clock, on a core or a lane of a GPU: what model/environment.h asks of it.
+// environment.cuh: an environment's market on the clock, on a core, or under continuous trading on lanes of a GPU: what
+// model/environment.h asks of it.
 // Pre-trade limits are passed when quotes arrive, so actions are not cut to them before.
 #pragma once
 
@@ -69,10 +70,6 @@ struct EventEnvironmentMarket : EventRun<Market> {
     this->prepare();
   }
 
-  // Before a step: whether its decision and all forced intervals fit.
-  KS_ON_LANE bool fits_a_step() {
-    return this->fits((int64_t)launch.auctions + launch.task.forced_auctions);
-  }
   KS_ON_LANE bool go_on(const Quote* fresh, bool forced) {
     if (!forced) slots.begin_decision();
     const int32_t intervals = forced ? 1 : launch.auctions;
@@ -99,7 +96,8 @@ KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Ma
   ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
   if (!from.begun) {
     from.part = begin_step(environment);
-    if (from.part.plays && !environment.fits_a_step()) return false;
+    const int64_t forced = forced_auctions(environment.slot_task(0), environment.elapsed);  // at most
+    if (from.part.plays && !environment.fits(launch.auctions + forced)) return false;
   } else {
     environment.load();
   }

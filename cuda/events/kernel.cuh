@@ -1,5 +1,4 @@
-// kernel.cuh: markets on the clock on a GPU, one per lane, or of few under continuous trading one per group of lanes: runs of
-// continuous trading, or steps of environments.
+// kernel.cuh: continuous trading on a GPU, a market per lane, or of few one per group of lanes: runs, or steps of environments.
 //
 // Rows are in shared memory, tick by tick for all lanes of a warp. In 32 bits a lane's market is in banks of the lane's own,
 // so that an order of every lane takes one cycle wherever their ticks are; in 16 bits two lanes share two banks, and it takes
@@ -9,6 +8,7 @@
 #pragma once
 
 #include "events/environment.cuh"
+#include "lane/deadlines.cuh"
 #include "model/plan.h"
 
 #ifndef KS_LANES_PER_MARKET
@@ -19,21 +19,16 @@ namespace ks {
 
 // Where a lane's numbers are in its warp's shared memory.
 template <typename Width>
-KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continuous) {
+KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels) {
   using Cell = typename Width::Cell;
   const int words = words_of_bits(levels, kWordBits) * Width::kMarkets;
   const int column = this_lane() / Width::Lanes::kLanes % Width::kMarkets;
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
-  Cell* const rows = reinterpret_cast<Cell*>(shared + (continuous ? 2 : 3) * words) + column;
-  const int row = levels * Width::kMarkets;
-  float* const features = reinterpret_cast<float*>(shared + event_ints(levels, continuous, false));
-  DrawnArrival* const drawn = reinterpret_cast<DrawnArrival*>(rows - column + row) + column * kDrawnTogether;
-  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words, features, drawn};
-}
-
-template <int kSlots, typename Width>
-KS_ON_LANE bool CallMarket<kSlots, Width>::take_events(uint32_t until) {
-  return take_one_by_one(until);
+  Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
+  float* const features = reinterpret_cast<float*>(shared + event_ints(levels, false));
+  using Drawn = typename Width::Drawn;
+  Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
+  return {kept(rows), kept(bits), features, kept(drawn)};
 }
 
 #if KS_TASK
@@ -51,34 +46,51 @@ KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Mark
 #endif
 
 // Go on with a market in 32 bits. A function that is called, so that it takes no registers from where all fit in 16 bits.
-template <bool kContinuous, int kSlots, typename Width>
+template <int kSlots, typename Width>
 KS_CALLED_ON_LANE void play_wide(const Launch& launch, int64_t m, int* shared, EventPlace place) {
-  using Market = typename EventMarketOf<kContinuous, kSlots, Width>::type;
-  play_events<Market>(launch, m, event_memory<Width>(shared, KS_LEVELS, kContinuous), place);
+  play_events<ContinuousMarket<kSlots, Width>>(launch, m, event_memory<Width>(shared, KS_LEVELS), place);
 }
 
-// A warp's markets, from `first` on.
-template <bool kContinuous, int kSlots>
-KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
-  const int64_t m = first / KS_LANES_PER_MARKET + this_lane() / KS_LANES_PER_MARKET;
+// A market for each lane of a warp, or for lanes that share one; lanes without one come too. `shared` has room for all.
+template <int kSlots>
+KS_ON_LANE void play_lanes(const Launch& launch, int64_t m, bool left, int* shared) {
   EventPlace place = {};
-  bool left = m < launch.markets && !leaves_alone(launch, m);
-  if constexpr (kContinuous && KS_LANES_PER_MARKET > 1) {
+  if constexpr (KS_LANES_PER_MARKET > 1) {
     sync_warp();  // what a lane has stored may be what another asks for
     using Columns = SharedColumns<KS_LANES_PER_MARKET>;
-    using Market = typename EventMarketOf<true, kSlots, Columns>::type;
-    if (left) play_events<Market>(launch, m, event_memory<Columns>(shared, KS_LEVELS, true), place);
-  } else if constexpr (kContinuous) {
-    using Market = typename EventMarketOf<true, kSlots, NarrowColumns>::type;
-    if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, true), place);
+    using Market = ContinuousMarket<kSlots, Columns>;
+    if (left) play_events<Market>(launch, m, event_memory<Columns>(shared, KS_LEVELS), place);
+  } else {
+    using Market = ContinuousMarket<kSlots, NarrowColumns>;
+    if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS), place);
     for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
       sync_warp();
       if (left && this_lane() / HalfColumns::kMarkets == half)
-        play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+        play_wide<kSlots, HalfColumns>(launch, m, shared, place);
     }
-  } else if (left) {
-    play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
   }
+}
+
+// What a warp of a launch does, of which there are so many.
+template <int kSlots>
+KS_ON_LANE void play_warp(const Launch& launch, int64_t number, int64_t warps, int* shared) {
+  const int64_t m = (number * kLaneCount + this_lane()) / KS_LANES_PER_MARKET;
+  bool plays = m < launch.markets && !leaves_alone(launch, m);
+#if KS_DEADLINES
+  // A lane alone would play forced intervals no sooner in another warp than in its own, but all lanes of a warp do.
+  static_assert(KS_LANES_PER_MARKET < kLaneCount);
+  const DeadlineList deadlines(launch);
+  plays = plays && !deadlines.has(m);
+  play_lanes<kSlots>(launch, m, plays, shared);
+  sync_warp();
+  if (plays && Group<KS_LANES_PER_MARKET>::leads()) deadlines.note(m);
+  sync_warp();
+  deadlines.step(warps, [&](int64_t late) {
+    play_wide<kSlots, SharedColumns<kLaneCount>>(launch, late, shared, {});
+  });
+#else
+  play_lanes<kSlots>(launch, m, plays, shared);
+#endif
 }
 
 }  // namespace ks

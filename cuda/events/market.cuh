@@ -1,5 +1,5 @@
 // market.cuh: a market on the clock: its state, what agents see, what a beat does to it, and how far a launch may go before
-// a market has to stop. continuous.cuh and call.cuh say what events are in either mechanism.
+// a market has to stop. continuous.cuh and, for cores alone, cpu/call.h say what events are in either mechanism.
 //
 // A market is sequential, so it belongs to one core, or to one lane of a GPU: the same source, as in cuda/lane/.
 #pragma once
@@ -11,16 +11,13 @@
 
 namespace ks {
 
-// Where the numbers of a market are that need indices: see EventBook. A call auction's waiting orders need two
-// more rows.
+// Where the numbers of a market are that need indices: see EventBook.
 template <typename Width>
 struct EventMemory {
   typename Width::Cell* row;
   OccupiedBits* bits;
-  typename Width::Cell* waiting[2];
-  OccupiedBits* waiting_bits;
   float* features;  // of an environment on a GPU, for all markets of its warp
-  DrawnArrival* drawn;  // of kDrawnTogether events, where lanes share a market
+  typename Width::Drawn* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
 };
 
 template <bool kContinuous, int kSlots, typename Width>
@@ -43,7 +40,7 @@ struct EventMarket : MarketNumbers {
   bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
   float* const features;   // where a warp has them before they are written
-  DrawnArrival* const drawn;
+  const Column<typename Width::Drawn, Width> drawn;  // the next events, of which none has been matched
   using Lanes = typename Width::Lanes;  // those that share this market
 
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
@@ -51,7 +48,7 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), features(memory.features), drawn(memory.drawn) {
+        book(memory.row, memory.bits, KS_LEVELS), features(memory.features), drawn{memory.drawn} {
     load();
   }
 
@@ -84,7 +81,7 @@ struct EventMarket : MarketNumbers {
     if (launch.beat_price) launch.beat_price[m] = beat_price;
     if (launch.regime) launch.regime[m] = regime;
     book.store_own(launch, m);
-    slots.store(launch, m);
+    slots.template store<Lanes>(launch, m);
   }
 
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
@@ -100,21 +97,22 @@ struct EventMarket : MarketNumbers {
     if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : -1;
     return pricing.nearest_multiple(tick);
   }
-  KS_ON_LANE int32_t place(int k, int32_t side) const {
-    const int32_t tick = tick_of(k, side);
-    return tick >= 0 ? book.flip(tick, side) : kNoPlace;
-  }
-
   KS_ON_LANE void find_quotes() {
-    slots.best = {{kNoPlace, kNoPlace}};
-    for (int k = 0; k < slots.count(); ++k) {
-      slots.best.at[0] = min_of(slots.best.at[0], place(k, 0));
-      slots.best.at[1] = min_of(slots.best.at[1], place(k, 1));
+    for (int side = 0; side < 2; ++side) {
+      int32_t best = kNoPlace;
+#pragma unroll 1
+      for (int k = 0; k < slots.count(); ++k) {
+        const int32_t tick = tick_of(k, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
+        slots.set_place(k, side, place);
+        best = min_of(best, place);
+      }
+      slots.best.set(side, best);
     }
   }
 
   KS_ON_LANE int64_t quoted(int32_t side) const {
     int64_t sum = 0;
+#pragma unroll 1
     for (int k = 0; k < slots.count(); ++k)
       if (tick_of(k, side) >= 0) sum += slots.quantity(k, side);
     return sum;
@@ -174,14 +172,12 @@ struct EventMarket : MarketNumbers {
 
   // Move the grid if the mid asks for it. Returns false if the market has to stop.
   KS_ON_LANE bool follow_mid() {
-    if (p.window <= 0) return true;
-    const int32_t shift = window_shift(p, mid2(), levels);
-    if (shift == 0) return true;
-    if (!origin_in_range(origin, shift)) {
-      error |= kErrorOrigin;
-      return false;
-    }
+    const int32_t wanted = p.window > 0 ? window_shift(p, mid2(), levels) : 0;
+    const bool stops = wanted != 0 && !origin_in_range(origin, wanted);
+    const int32_t shift = stops ? 0 : wanted;
     book.shift(shift);
+    if (stops) error |= kErrorOrigin;
+    if (shift == 0) return !stops;
     origin += shift, last_tick -= shift, prev_mid2 -= 2 * shift;
     set_pricing();
     if (kContinuous) take_quotes_along();
@@ -191,6 +187,7 @@ struct EventMarket : MarketNumbers {
 
   // After a shift quotes that could cross later take the price of the grid's end for good.
   KS_ON_LANE void take_quotes_along() {
+#pragma unroll 1
     for (int k = 0; k < slots.count(); ++k) {
       for (int side = 0; side < 2; ++side) {
         if (slots.quantity(k, side) <= 0) continue;

@@ -1,19 +1,10 @@
-// run.cuh: decisions of a market on the clock, and what a run records of them.
+// run.cuh: decisions of a market on the clock, and what a run records of them: of a ContinuousMarket, or on a core of a CallMarket
+// (cpu/call.h).
 #pragma once
 
-#include "events/call.cuh"
 #include "events/continuous.cuh"
 
 namespace ks {
-
-template <bool kContinuous, int kSlots, typename Width>
-struct EventMarketOf {
-  using type = CallMarket<kSlots, Width>;
-};
-template <int kSlots, typename Width>
-struct EventMarketOf<true, kSlots, Width> {
-  using type = ContinuousMarket<kSlots, Width>;
-};
 
 // The next interval of a launch: which of a decision's, and of which decision.
 struct RunPlace {
@@ -23,6 +14,7 @@ struct RunPlace {
 template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
+  using Lanes = typename Market::Lanes;
 
   KS_ON_LANE EventRun(const Launch& launch, int64_t m, const typename Market::Memory& memory) : Market(launch, m, memory) {}
 
@@ -63,7 +55,7 @@ struct EventRun : Market {
       slots.bought[k] = launch.fills[2 * (row + k)], slots.sold[k] = launch.fills[2 * (row + k) + 1];
   }
   KS_ON_LANE void write_fills(int64_t row) const {
-    for (int k = 0; k < slots.count(); ++k) {
+    for (int k = slots.template first_own<Lanes>(); k < slots.count(); k += slots.template step_own<Lanes>()) {
       if (launch.fills) launch.fills[2 * (row + k)] = slots.bought[k], launch.fills[2 * (row + k) + 1] = slots.sold[k];
       const Account& account = slots.accounts[k];
       if (launch.value) launch.value[row + k] = 2 * account.cash + account.inventory * this->mark();

@@ -21,7 +21,8 @@ namespace ks {
 // (model/environment.h) is.
 template <int kRow, typename Lanes>
 struct FeatureParts {
-  static constexpr int kEach = (kRow + Lanes::kLanes - 1) / Lanes::kLanes;
+  static constexpr int kLanes = Lanes::kLanes, kEach = (kRow + kLanes - 1) / kLanes;
+  static KS_ON_LANE int lane() { return Lanes::lane(); }
   float *to, *copy;
   int length;
   float mine[kEach];
@@ -32,7 +33,7 @@ struct FeatureParts {
     to = (is_next ? launch.observation : launch.final_observation) + first;
     copy = is_next || ended ? nullptr : launch.observation + first;
   }
-  KS_ON_LANE void write(int i, float feature) { mine[i / Lanes::kLanes] = i % Lanes::kLanes == Lanes::lane() ? feature : mine[i / Lanes::kLanes]; }
+  KS_ON_LANE void write(int i, float feature) { mine[i / kLanes] = i % kLanes == lane() ? feature : mine[i / kLanes]; }
   KS_ON_LANE void begin_slot(int k) {
     if (k == 0) return;
     to += length, copy += copy ? length : 0;
@@ -41,7 +42,7 @@ struct FeatureParts {
   KS_ON_LANE void end_slot(int) const {
 #pragma unroll
     for (int n = 0; n < kEach; ++n) {
-      const int i = n * Lanes::kLanes + Lanes::lane();
+      const int i = n * kLanes + lane();
       if (i < kRow) put(i, mine[n]);
     }
   }
@@ -71,7 +72,7 @@ template <typename Width>
 struct BookColumns {
   using Cell = typename Width::Cell;
   static constexpr int kLanesPerRow = 4, kRowsAtOnce = kLaneCount / kLanesPerRow, kStride = Width::kMarkets;
-  static_assert(kStride == kLaneCount, "a column for each lane");
+  static_assert(kStride == kLaneCount && sizeof(Cell) == 2, "a column for each lane, which holds 16 bits");
 
   const int64_t first;    // market of lane 0
   const int levels;
@@ -97,29 +98,41 @@ struct BookColumns {
         row[0] = (Cell)(b.a - a.a), row[kStride] = (Cell)(b.b - a.b);
         row[2 * kStride] = (Cell)(b.c - a.c), row[3 * kStride] = (Cell)(b.d - a.d);
         all |= b.a | b.b | b.c | b.d | a.a | a.b | a.c | a.d;
-        both |= (b.a & -(a.a != 0)) | (b.b & -(a.b != 0)) | (b.c & -(a.c != 0)) | (b.d & -(a.d != 0));
+        both |= min_of(b.a, a.a) | min_of(b.b, a.b) | min_of(b.c, a.c) | min_of(b.d, a.d);
       }
-      const bool too_large = sizeof(Cell) == 2 && (uint32_t)all > 0x7fffu;
+      const bool too_large = (uint32_t)all > 0x7fffu;
       if (too_large || both) atomicOr(notes + i, (too_large ? kTooLarge : 0) | (both ? kBothSides : 0));
     }
     sync_warp();
     return notes[this_lane()];
   }
 
-  // Store those of each book's groups of 2^group_bits ticks that `groups` names.
+  // Store those of each book's groups of 2^group_bits ticks that `groups` names, in the same order. Of some ticks all is read
+  // before anything is written, so that the reads are under way together.
   KS_ON_LANE void store(int32_t* bid, int32_t* ask, uint32_t groups, int group_bits) const {
+    constexpr int kAtOnce = 4;
     sync_warp();
-#pragma unroll 4
-    for (int i = 0; i < kLaneCount; ++i) {
+#pragma unroll 1
+    for (int i = this_lane() / kLanesPerRow; i < kLaneCount; i += kRowsAtOnce) {
       const uint32_t wanted = shuffle(groups, i);
       const int64_t to = (first + i) * levels;
 #pragma unroll 1
-      for (int tick = 4 * this_lane(); tick < levels; tick += 4 * kLaneCount) {
-        if (!(wanted >> (tick >> group_bits) & 1)) continue;
-        const Cell* const row = rows + tick * kStride + i;
-        const int32_t a = row[0], b = row[kStride], c = row[2 * kStride], d = row[3 * kStride];
-        put_four(bid + to + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
-        put_four(ask + to + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
+      for (int from = 4 * (this_lane() % kLanesPerRow); from < levels; from += 4 * kLanesPerRow * kAtOnce) {
+        Four there[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int tick = from + 4 * kLanesPerRow * j;
+          const Cell* const row = rows + tick * kStride + i;
+          if (tick < levels) there[j] = {row[0], row[kStride], row[2 * kStride], row[3 * kStride]};
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int tick = from + 4 * kLanesPerRow * j;
+          if (tick >= levels || !(wanted >> (tick >> group_bits) & 1)) continue;
+          const Four q = there[j];
+          put_four(bid + to + tick, max_of(q.a, 0), max_of(q.b, 0), max_of(q.c, 0), max_of(q.d, 0));
+          put_four(ask + to + tick, max_of(-q.a, 0), max_of(-q.b, 0), max_of(-q.c, 0), max_of(-q.d, 0));
+        }
       }
     }
     sync_warp();
@@ -132,6 +145,8 @@ struct BookColumns {
 // do not meet in a bank. Used as FeatureRows (model/environment.h) is.
 template <int kRow>
 struct FeatureColumns {
+  static constexpr int kLanes = 1;
+  static KS_ON_LANE int lane() { return 0; }
   static constexpr int kBatch = kFeatureBatch, kLastBatch = kRow - 2 * kBatch;
   static_assert(kMarketFeatures >= 2 * kBatch && kLastBatch > 0 && kLastBatch <= kBatch, "a slot's own are in the last batch");
 
@@ -158,27 +173,34 @@ struct FeatureColumns {
  private:
   KS_ON_LANE void put(int i, float feature) const { batches[this_lane() * kBatch + i % kBatch] = feature; }
 
-  // Features from number i on, to the rows of some slots.
+  // Features from number i on, to the rows of some slots: half a warp has a row. A loop, as code that is run through once takes
+  // longer to fetch than to execute.
   template <int kCount>
   KS_ON_LANE void write_batch(int i, int first_slot, int end_slot) const {
+    constexpr int kHalf = kLaneCount / 2;
+    static_assert(kCount <= kHalf, "a lane for each feature");
     if (!together) {
       for (int k = first_slot; k < end_slot; ++k)
 #pragma unroll 1
-        for (int n = 0; n < kCount; ++n) write_one(this_lane(), k, i, n);
+        for (int n = 0; n < kCount; ++n) write_at(this_lane(), k, i + n, batches[this_lane() * kBatch + n]);
       return;
     }
+    const int n = this_lane() % kHalf, half = this_lane() / kHalf;
+    const int64_t width = kRow + extra_columns(launch), market = launch.slots * width;
     sync_warp();
-    for (int k = first_slot; k < end_slot; ++k) {
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) {
-        const int item = j * kLaneCount + this_lane();
-        write_one(item / kCount, k, i, item % kCount);
+    for (int k = first_slot; k < end_slot && n < kCount; ++k) {
+      const int64_t at = (first + half) * market + k * width + i + n;
+      float *to = launch.final_observation + at, *copy = launch.observation + at;
+      const float* from = batches + half * kBatch + n;
+#pragma unroll 4
+      for (unsigned left = copied >> half, pairs = 0; pairs < kHalf; ++pairs, left >>= 2) {
+        const float feature = *from;
+        *to = feature;
+        if (left & 1) *copy = feature;
+        to += 2 * market, copy += 2 * market, from += 2 * kBatch;
       }
     }
     sync_warp();
-  }
-  KS_ON_LANE void write_one(int lane, int k, int i, int n) const {
-    write_at(lane, k, i + n, batches[lane * kBatch + n]);
   }
   KS_ON_LANE void write_at(int lane, int k, int i, float feature) const {
     const int64_t at = ((first + lane) * launch.slots + k) * (kRow + extra_columns(launch)) + i;

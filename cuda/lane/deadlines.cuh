@@ -1,95 +1,97 @@
-// deadlines.cuh: markets with a block whose deadline has come. Dozens of forced auctions may follow, in which the other lanes
-// of a warp would wait for one. Such markets are put into a queue. Warps that are done with their lanes take them out, one
-// after another, and step each with all lanes.
+// deadlines.cuh: markets with a block whose deadline comes in the next step. Dozens of forced auctions may follow there, in which
+// the other lanes of a warp would wait for one. So a launch lists them as it is done with them, and in the next step warps take
+// them from the list, one after another, and step each with all lanes: at once those that have no markets, and all that are done
+// with theirs. For lane/environment.cuh and events/kernel.cuh.
 #pragma once
 
 #include "lane/lanes.cuh"
+#include "model/step.h"
 
 #ifndef KS_DEADLINES
-#define KS_DEADLINES 0  // 1: with such a queue
+#define KS_DEADLINES 0  // 1: with such a list
 #endif
 
 #if KS_DEADLINES
-#include "warp/environment.cuh"
-#endif
-
 namespace ks {
 
-#if KS_DEADLINES
+// One in so many markets at most is left to whole warps. If more are late, their lanes play them sooner, all at a time.
+constexpr int kMarketsPerDeadline = 8;
 
-// So many markets of a warp at most are put into the queue. More are played sooner by their lanes, all at a time.
-constexpr int kFewDeadlines = 8;
-
-// In global memory, empty and zero between launches: three counts, then places with a market's index + 1, or 0 before a
-// market is put in and after it was taken out.
-class DeadlineQueue {
+// What is on the list may be any markets, once each: whole warps step all alike, and lanes those that are not on it. So it need
+// not hold for state that was set between two launches. There are two lists, as the next step's is made while this one's is read.
+class DeadlineList {
  public:
-  __device__ __forceinline__ explicit DeadlineQueue(const Launch& launch)
-      : put(launch.deadline_queue), taken(put + 1), warps_done(put + 2), places(put + kDeadlineCounts), own_place(0),
-        own_left(0) {}
+  KS_ON_LANE explicit DeadlineList(const Launch& launch) : launch(launch) {}
 
-  // Put in those of this warp's markets, which begin at `first`, whose deadline has come; returns their lanes.
-  __device__ __forceinline__ unsigned leave(const Launch& launch, int64_t first) {
-    Task task = task_of(launch);
-    const int64_t m = first + this_lane();
-    bool late = launch.env_mode == kLaunchModeEnvStep && role_of(launch, 0) == kRoleExecutor && m < launch.markets;
-    if (late) {
-      late = forced_auctions(SlotTask(launch, task, m), launch.elapsed[m]) > 0 &&
-             part_of(launch, task, market_has_stopped(launch.error[m]), launch.done[m], false).plays;
-    }
-    const unsigned lanes = ballot(late);
-    if (lanes == 0 || __popc(lanes) > kFewDeadlines) return 0;
-    own_left = __popc(lanes);
-    if (this_lane() == 0) own_place = atomicAdd(put, own_left);
-    own_place = __shfl_sync(0xffffffffu, own_place, 0);
-    if (late) atomicExch(places + own_place + __popc(lanes & ((1u << this_lane()) - 1)), (int)m + 1);
-    return lanes;
+  // Whether whole warps step market m in this launch.
+  KS_ON_LANE bool has(int64_t m) const { return length() > 0 && is_on(counts().now, m); }
+
+  // Market m is stored: list it if it is late in the next step. Called by one lane. A reset makes that step's list longer.
+  KS_ON_LANE void note(int64_t m) const {
+    if (!is_late(m)) return;
+    const int next = counts().now ^ (int)steps();
+    if (!steps() && is_on(next, m)) return;
+    const int place = atomicAdd(&counts().listed[next], 1);
+    markets(next)[place] = (int)m;
+    places(next)[m] = place;
   }
 
-  // Step markets in the queue. All lanes of a warp call this when they are done with their own; `warps` are all that do.
-  template <bool kOptions>
-  __device__ __forceinline__ void step(const Launch& launch, int64_t warps, int* shared) {
-    if (launch.env_mode != kLaunchModeEnvStep) return;
-    while (const int number = __shfl_sync(0xffffffffu, this_lane() == 0 ? take() : 0, 0)) {
-      EnvironmentTile<KS_BINS, kOptions, 1, true> market(launch, number - 1, shared);
-      step_or_reset(market);
+  // Step what is on the list by `play(market)`. All lanes of each of a launch's warps call this when they are done with their own.
+  template <typename Play>
+  KS_ON_LANE void step(int64_t warps, const Play& play) const {
+    if (!steps()) return;
+    const int now = counts().now, listed = length();
+    __threadfence();  // that was read before others may know that this warp is done
+    int place;
+    while ((place = take()) < listed) {
+      const int64_t m = markets(now)[place];
+      play(m);
       __syncwarp();
+      if (this_lane() == 0) note(m);
     }
-    if (this_lane() != 0) return;
-    __threadfence();
-    if (atomicAdd(warps_done, 1) == warps - 1) *put = *taken = *warps_done = 0;
+    // Each warp comes here once, with places in a row.
+    if (place == listed + warps - 1 && this_lane() == 0)
+      counts().now = now ^ 1, counts().listed[now] = 0, counts().taken = 0;
   }
 
  private:
-  // Called by one lane: a market's index + 1, or 0. Whoever passes a place whose market is yet to be put in leaves it to
-  // the warp that does so, as the last thing that this one looks for are its own.
-  __device__ __forceinline__ int take() {
-    const volatile int *const now_taken = taken, *const now_put = put;
-    while (*now_taken < *now_put) {
-      const int place = atomicAdd(taken, 1);
-      const int number = place < *now_put ? atomicExch(places + place, 0) : 0;
-      if (number != 0) return number;
-    }
-    while (own_left > 0) {
-      const int number = atomicExch(places + own_place + --own_left, 0);
-      if (number != 0) return number;
-    }
-    return 0;
+  struct Counts {
+    int32_t now;        // which list is this step's, or after a step the next one's
+    int32_t listed[2];  // markets on each
+    int32_t taken;      // of this step's
+  };
+  static_assert(sizeof(Counts) == kDeadlineCounts * sizeof(int32_t), "layout.h");
+
+  KS_ON_LANE bool steps() const { return launch.env_mode == kLaunchModeEnvStep; }
+  KS_ON_LANE int length() const {
+    const int listed = counts().listed[counts().now];
+    return steps() && listed <= (launch.markets + kMarketsPerDeadline - 1) / kMarketsPerDeadline ? listed : 0;
+  }
+  KS_ON_LANE bool is_on(int which, int64_t m) const {
+    const int place = places(which)[m];
+    return place < counts().listed[which] && markets(which)[place] == m;
+  }
+  KS_ON_LANE bool is_late(int64_t m) const {
+    Task task = task_of(launch);
+    const int64_t row = m * launch.slots;
+    if (forced_auctions(SlotTask(launch, task, row), launch.elapsed[m]) == 0) return false;
+    bool executes = false;
+    for (int k = 0; k < launch.slots; ++k) executes |= role_of(launch, k) == kRoleExecutor && !launch.ended[row + k];
+    return executes && !market_has_stopped(launch.error[m]);
+  }
+  KS_ON_LANE int take() const {
+    return __shfl_sync(0xffffffffu, this_lane() == 0 ? atomicAdd(&counts().taken, 1) : 0, 0);
   }
 
-  int *const put, *const taken, *const warps_done, *const places;
-  int own_place, own_left;  // of this warp's markets that are in the queue
+  KS_ON_LANE Counts& counts() const { return *reinterpret_cast<Counts*>(launch.deadline_lists); }
+  // Those on a list, and where on it each is, or was.
+  KS_ON_LANE int32_t* markets(int which) const {
+    return launch.deadline_lists + kDeadlineCounts + 2 * which * launch.markets;
+  }
+  KS_ON_LANE int32_t* places(int which) const { return markets(which) + launch.markets; }
+
+  const Launch& launch;
 };
-
-#else
-
-struct DeadlineQueue {
-  KS_ON_LANE explicit DeadlineQueue(const Launch&) {}
-  KS_ON_LANE unsigned leave(const Launch&, int64_t) const { return 0; }
-  template <bool kOptions>
-  KS_ON_LANE void step(const Launch&, int64_t, int*) const {}
-};
-
-#endif
 
 }  // namespace ks
+#endif

@@ -8,6 +8,9 @@
 #include "lane/tile.cuh"
 #include "model/compiled_in.cuh"
 #include "model/step.h"
+#if KS_DEADLINES
+#include "warp/environment.cuh"
+#endif
 
 namespace ks {
 
@@ -324,11 +327,22 @@ KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, unsigned without
 template <bool kOptions>
 KS_ON_LANE void step_environments(const Launch& launch, int64_t first, int64_t warps, int* shared) {
   const int64_t m = first + this_lane();
-  if (ballot(m < launch.markets && !leaves_alone(launch, m)) == 0) return;
-  DeadlineQueue deadlines(launch);
-  const unsigned left = deadlines.leave(launch, first);
-  step_lanes<kOptions>(launch, first, left, shared);
-  deadlines.step<kOptions>(launch, warps, shared);
+  bool plays = m < launch.markets && !leaves_alone(launch, m);
+#if KS_DEADLINES
+  const DeadlineList deadlines(launch);
+  const bool late = plays && deadlines.has(m);
+  plays = plays && !late;
+  const unsigned without = ballot(late);
+  if (ballot(plays) != 0) step_lanes<kOptions>(launch, first, without, shared);
+  if (plays) deadlines.note(m);
+  sync_warp();
+  deadlines.step(warps, [&](int64_t market) {
+    EnvironmentTile<false, KS_BINS, kOptions, 1, true> tile(launch, market, shared);
+    step_or_reset(tile);
+  });
+#else
+  if (ballot(plays) != 0) step_lanes<kOptions>(launch, first, 0, shared);
+#endif
 }
 
 }  // namespace ks

@@ -12,15 +12,22 @@ struct Group {
   static constexpr int kLanes = kSize;
   static constexpr unsigned kBits = kSize == 32 ? 0xffffffffu : (1u << kSize % 32) - 1;
   static KS_ON_LANE int first() { return this_lane() / kSize * kSize; }
-  // All lanes that are here, if the group's are among them: groups that wait for their own alone would each go on alone.
+  // The groups that are here as a whole, if the lane's own is one: groups that wait for their own alone would each go on alone.
   static KS_ON_LANE unsigned mask() {
 #ifdef __CUDA_ARCH__
-    if (kSize < 32) {
-      const unsigned group = kBits << first(), here = __activemask();
-      return (here & group) == group ? here : group;
-    }
+    if (kSize < 32) return mask_among(__activemask());
 #endif
-    return 0xffffffffu;
+    return kBits << first();
+  }
+  // Of the lanes that are here. Those of a group of which some are elsewhere wait for that group alone, so no other may wait for
+  // them: all lanes of a mask have the same one, or they would wait forever.
+  static KS_ON_LANE unsigned mask_among(unsigned here) {
+    unsigned whole = here;
+#pragma unroll
+    for (int by = 1; by < kSize; by *= 2) whole &= whole >> by;
+    whole = (whole & 0xffffffffu / kBits) * kBits;  // a group's first lane stands for all
+    const unsigned group = kBits << first();
+    return whole & group ? whole : group;
   }
   static KS_ON_LANE int lane() { return this_lane() % kSize; }
   static KS_ON_LANE bool leads() { return kSize == 1 || lane() == 0; }

@@ -38,6 +38,14 @@ KS_ON_LANE uint32_t reversed_bits(uint32_t x) { return __brev(x); }
 KS_ON_LANE void add_to(int32_t* place, int32_t x) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
 }
+// The same place in shared memory, as an address that is in a register: else compilers find the base of shared memory, which
+// takes as long as a read, anew before each use.
+template <typename T>
+KS_ON_LANE T* kept(T* place) {
+  uint32_t address = (uint32_t)__cvta_generic_to_shared(place);
+  asm volatile("" : "+r"(address));
+  return static_cast<T*>(__cvta_shared_to_generic(address));
+}
 
 #else
 
@@ -58,11 +66,14 @@ KS_ON_LANE void write_out(Four* to, const Four& x) { *to = x; }
 KS_ON_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
 KS_ON_LANE uint32_t reversed_bits(uint32_t x) {
-  uint32_t reversed = 0;
-  for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);
-  return reversed;
+  x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
+  x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
+  x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
+  return __builtin_bswap32(x);
 }
 KS_ON_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
+template <typename T>
+KS_ON_LANE T* kept(T* place) { return place; }
 
 #endif
 

@@ -18,6 +18,8 @@ namespace ks {
 // Where a market's observations are written: a row per slot, in one place or in two. kRow is its length but for extra columns.
 template <int kRow>
 struct FeatureRows {
+  static constexpr int kLanes = 1;  // that share the market,
+  static KS_ON_THREAD int lane() { return 0; }  // and which of them this is
   float *out, *copy;  // of the market's first slot; copy may be null
   int length;         // of a row
 
@@ -132,7 +134,10 @@ struct ThreadEnvironment : Market {
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
                               arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}, fundamental};
 #pragma unroll
-    for (int i = 0; i < 2 * kDepth; ++i) rows.write(i, feature_of(scaled(depth(view.mid2, i), i)));
+    for (int n = 0; n < 2 * kDepth; n += Rows::kLanes) {
+      const int i = n + Rows::lane();
+      if (i < 2 * kDepth) rows.write(i, feature_of(scaled(depth(view.mid2, i), i)));
+    }
 #pragma unroll
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows.write(i, feature_of(market_ratio(view, i)));
     for (int k = 0; k < slot_count(); ++k) {

@@ -47,7 +47,7 @@ constexpr int kTileMarketInts = 60;   // of an environment's market,
 constexpr int kTileLeverInts = 16;    // with levers so many more,
 constexpr int kTileSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
-constexpr int kDeadlineCounts = 4;    // that come before the markets in a queue of deadlines
+constexpr int kDeadlineCounts = 4;    // that come before the markets in lists of deadlines
 constexpr int kNarrowOrders = 8191;   // all orders of an auction, for a lane to have numbers of 16 bits,
 constexpr int kNarrowQuote = 8192;    // each side of its quote,
 constexpr int kNarrowResting = 16383; // and what rests at a tick
@@ -317,7 +317,7 @@ struct Launch {
   double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays
   int64_t* episode_filled;         // [M, K] units bought and sold
   uint8_t* idle;                   // [M, K] the slot took no part in the last step
-  int32_t* deadline_queue;         // the CUDA kernel's own, see lane/deadlines.cuh; kDeadlineCounts + M, or null
+  int32_t* deadline_lists;         // [kDeadlineCounts + 4 * M] the CUDA kernel's own, see lane/deadlines.cuh; or null
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]

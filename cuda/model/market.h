@@ -147,8 +147,10 @@ KS_RULE int32_t walk_fundamental(const Params& p, uint64_t word, int32_t price) 
 
 // What cancellation takes of quantity q at tick p, and what it leaves; side 0 is bid, 1 is ask. It takes word
 // kCancelWord + p / 2, or only the tick's half of it: the low half for an even tick, the high half for an odd one.
+template <bool kBelow2To15 = false>
 KS_RULE int32_t cancelled(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
   const uint32_t r = (half >> (16 * side)) & 0xffffu;
+  if (kBelow2To15) return (int32_t)(((uint32_t)q * (uint32_t)threshold + r) >> 16);
   return (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
 }
 KS_RULE int32_t after_cancel_half(int32_t q, int32_t threshold, uint32_t half, int32_t side) {

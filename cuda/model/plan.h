@@ -11,14 +11,17 @@ constexpr int kBlocks = 5;                 // of an environment on a multiproces
 constexpr int kReserved = 1024;            // bytes of shared memory that CUDA takes for each block
 constexpr int kMostLaneRoom = 64;          // ticks: with more, a lane's loops over them are too slow
 constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
-constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower
+constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower,
+constexpr int kRoundedLaneMarkets = 76;    // or so many with rounding by coin, which costs a warp more than lanes
 constexpr int kLeversOfLanes = 1;          // rounding alone: the others would move orders out of a lane's bins
 // How often added agents of a market on a lane may read or write a number of their market's own in an auction: memory, and
 // parameters that differ from market to market. The 32 markets of a warp have them in 32 rows, so that each time 32 lines of
 // memory take a turn of the cache, where a warp that shares a market has neighbours in one line. What all markets share is one
 // line for both, and classes without memory need no more. So many take about half as long as all else that a step does.
 constexpr int kMostOwnNumbers = 128;
-constexpr int kEventWarps = 16;            // of markets on the clock: a multiprocessor has registers for so many
+constexpr int kEventWarps = 16;            // under continuous trading: a multiprocessor has registers for so many
+constexpr int kMarketsPerSpareWarp = 64;   // of those at a block's deadline (lane/deadlines.cuh), one in a hundred or fewer,
+constexpr int kSpareWarps = 8;             // and so many of a multiprocessor at most
 constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
@@ -27,13 +30,10 @@ KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
 KS_RULE int tile_ints(int tile, int slots, bool levers) {
   return tile * (kTileMarketInts + (levers ? kTileLeverInts : 0) + kTileSlotInts * slots);
 }
-// Per warp. A step has two books: one is copied while the other is played.
-KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
-// Of call auctions on the clock: beside what rests, what waits.
-KS_RULE int clock_book_ints(int levels) { return 2 * book_ints(levels); }
-KS_RULE int clock_run_ints(int levels) { return clock_book_ints(levels) + kBinInts; }
-KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
-  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
+// Per warp. A step has two books: one is copied while the other is played. Behind them is, on the clock, what waits.
+KS_RULE int run_ints(int levels, bool clock) { return (clock ? 2 : 1) * book_ints(levels) + kBinInts; }
+KS_RULE int environment_ints(int levels, int tile, int slots, bool levers, bool clock) {
+  return (clock ? 3 : 2) * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
 }
 // With a market per lane: per lane a row and the bins of `room` ticks, in 16 bits, or in 32 for half the lanes. Observations
 // later take the bins' memory.
@@ -47,18 +47,19 @@ KS_RULE int lane_ints(int levels, int room, int extras) {
   return max_of(lane_ints(levels, room, extras, false), lane_ints(levels, room, extras, true));
 }
 
-// With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
-// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time.
+// Under continuous trading with a market per lane, in ints per warp: a bit per tick and side, a row of 16 bits per tick, and
+// arrivals, which have been drawn and not matched yet; an environment's has features, a third of an observation at a time.
 constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
 
-KS_RULE int event_ints(int levels, bool continuous, bool environment) {
+KS_RULE int event_ints(int levels, bool environment) {
   const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;
-  return kWarpLanes * (continuous ? levels / 2 + 2 * words + features : 3 * levels + 3 * words + features);
+  return kWarpLanes * (levels / 2 + 2 * words + kDrawnAlone + features);
 }
 
-// With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them.
+// With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them, which reads
+// one more ahead.
 KS_RULE int shared_event_ints(int levels, int markets) {
-  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * kDrawnTogether);
+  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * (kDrawnTogether + 1));
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
@@ -132,15 +133,19 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
     plan.blocks_to_hold = max_of((int32_t)resident, 2);
     return;
   }
-  const int32_t room = lane_room(ask.reach);
+  const int32_t room = ask.events ? 0 : lane_room(ask.reach);
   const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room, ask.extras));
   const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
-  const bool shares = ask.own_numbers <= kMostOwnNumbers, many = ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors;
+  const bool shares = ask.own_numbers <= kMostOwnNumbers;
+  const bool many = ask.markets >= (int64_t)(ask.levers ? kRoundedLaneMarkets : kLaneMarkets) * ask.multiprocessors;
   if (fits && narrow && plain && shares && many) plan.lanes = room;
 }
 
-// Whether an environment's tile has its markets' levers, and the fields after them.
-KS_RULE bool has_lever_rows(const PlanRequest& ask) { return ask.levers != 0 || ask.added_agents != 0; }
+// Of a step's warp with so many markets.
+KS_RULE int ints_of_tile(const PlanRequest& ask, int32_t tile, int32_t slots) {
+  const bool levers = ask.levers != 0 || ask.added_agents != 0 || ask.events != 0;
+  return environment_ints(ask.levels, tile, slots, levers, ask.events != 0);
+}
 
 // Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
 // memory then holds all the warps that registers suffice for.
@@ -150,35 +155,54 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   const int32_t most = kWarpLanes / max_of(1, ask.slots), full = wanted < most ? (int32_t)wanted : most;
   if (ask.shared_of_multiprocessor == 0) return full;
   const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
-  const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
-  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, has_lever_rows(ask)) : 0;
+  const int32_t none = ints_of_tile(ask, 0, ask.slots), one = ints_of_tile(ask, 1, ask.slots) - none;
+  const int32_t fits = room > none ? (room - none) / one : 0;
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
-// Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps; half of
-// them for twice as many markets; and then one, as lanes of more groups hardly stay together. More where memory does not hold as
-// many books as a warp has lanes.
-KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
-  if (ask.events != 2) return 1;
-  if (ask.lanes_per_market) return ask.lanes_per_market;
-  const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
-  if (ask.markets <= warps || 4 * event_ints(ask.levels, true, ask.task) > ask.shared_of_block) return kWarpLanes;
-  return ask.markets <= 2 * warps ? kWarpLanes / 2 : 1;
+KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
+  return lanes > 1 ? shared_event_ints(ask.levels, kWarpLanes / lanes) : event_ints(ask.levels, ask.task);
 }
 
-// Markets on the clock, some to a warp, and blocks of one warp, so that they spread evenly.
+// Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
+// quarter of them for half as many, with more registers. With more markets each has one lane, as what lanes do together for
+// several markets of a warp takes longer than what they do for themselves. More lanes where memory does not hold as many books as
+// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset.
+KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
+  if (ask.lanes_per_market) return ask.lanes_per_market;
+  const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
+  int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;
+  if (ask.reach > kPackedReach) lanes = max_of(lanes, kWarpLanes / 4);
+  while (lanes < kWarpLanes && 4 * ints_of_events(ask, lanes) > ask.shared_of_block) lanes *= 2;
+  return lanes;
+}
+
+// Where markets at a block's deadline are left to whole warps, so many of these have no markets and begin first, as what is forced
+// takes longer than all else. Those that find nothing to do are gone at once.
+KS_RULE int64_t spare_warps(const PlanRequest& ask) {
+  const int64_t most = kSpareWarps * (int64_t)ask.multiprocessors;
+  const int64_t wanted = (ask.markets + kMarketsPerSpareWarp - 1) / kMarketsPerSpareWarp;
+  return wanted < most ? wanted : most;
+}
+
+// Markets under continuous trading, some to a warp, and blocks of one warp, so that they spread evenly. Memory for the books of
+// a warp suffices for one that all of it share.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
   const int32_t lanes = lanes_per_market(ask), markets = kWarpLanes / lanes;
-  const int ints = lanes > 1 ? shared_event_ints(ask.levels, markets) : event_ints(ask.levels, ask.events == 2, ask.task);
-  const int64_t blocks = (ask.markets + markets - 1) / markets;
-  return {blocks, kWarpLanes, 4 * ints, 4 * ints <= ask.shared_of_block, markets, 0, 0, 0, 0, 0, lanes};
+  const int ints = ints_of_events(ask, lanes);
+  const bool deadlines = ask.task && ask.forced_auctions > 0 && markets > 1;
+  const int64_t blocks = (ask.markets + markets - 1) / markets, spare = deadlines ? spare_warps(ask) : 0;
+  const int32_t half = kEventWarps / 2;  // of the warps have all the registers that a step can use
+  const bool few = ask.task && markets > 1 && blocks <= (int64_t)half * ask.multiprocessors;
+  const int32_t held = few ? half / kMarketsPerBlock : 0;
+  return {blocks + spare, kWarpLanes, 4 * ints, 4 * ints <= ask.shared_of_block, markets, 0, 0, held, 0, deadlines, lanes};
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
-  if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
+  if (ask.events == 2) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
-  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
+  else plan.lanes = ask.task && !ask.events && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
   if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;
@@ -186,17 +210,17 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, has_lever_rows(ask)))
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), ints_of_tile(ask, 1, 1))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes, ask.extras)
-                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, has_lever_rows(ask))
-                     : ask.events     ? clock_run_ints(ask.levels)
-                                      : run_ints(ask.levels);
+                     : ask.task       ? ints_of_tile(ask, per_warp, ask.slots)
+                                      : run_ints(ask.levels, ask.events != 0);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;
     plan.blocks = (ask.markets + (int64_t)per_warp * per_block - 1) / ((int64_t)per_warp * per_block);
     plan.shared = 4 * ints * per_block;
     plan.fits = plan.shared <= ask.shared_of_block;
   }
+  if (plan.deadlines) plan.blocks += spare_warps(ask);
   return plan;
 }
 

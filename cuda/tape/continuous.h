@@ -1,4 +1,4 @@
-// continuous.h: continuous trading order by order, as cuda/events/continuous.cuh plays it with ticks as numbers of units.
+// continuous.h: continuous trading order by order, as cuda/events/ plays it with ticks as numbers of units.
 #pragma once
 
 #include "tape/market.h"

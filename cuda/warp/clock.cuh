@@ -1,5 +1,6 @@
 // clock.cuh: a call auction on the clock, one market on one warp: how an interval begins, its beats, and the orders of its
-// events. All else is as where each agent comes once (market.cuh). docs/model.md says what happens when.
+// events. All else is as where each agent comes once (market.cuh). docs/model.md says what happens when. Runs, and steps of
+// environments (environment.cuh), on a GPU; on a core it is cpu/call.h.
 //
 // Between two beats nothing that rests changes, so the events of such a stretch are independent of each other: every lane
 // draws its own. If no beat comes between an interval's events, which is so by default, their orders go to the bins and to
@@ -37,23 +38,28 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   __device__ __forceinline__ ClockMarket(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : Base(launch, m, row, book, bins) {}
 
-  static __device__ __forceinline__ int book_ints(const Launch& launch) { return ks::clock_book_ints(KS_LEVELS); }
-  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return clock_run_ints(KS_LEVELS); }
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS, true); }
 
-  // A side's orders that wait: its row, and the bytes from a row on the grid to it.
-  __device__ __forceinline__ int* waiting(int* row) const { return row + 2 * grid; }
-  __device__ __forceinline__ uint32_t to_waiting() const { return 8 * grid; }
+  // A side's orders that wait, in a row before the bins, and the bytes from a row on the grid to it.
+  __device__ __forceinline__ int* waiting(int* row) const { return row + (Base::bins - sell) - 2 * grid; }
+  __device__ __forceinline__ uint32_t to_waiting() const { return shared_address(Base::bins) - shared_address(sell) - 8 * grid; }
 
   __device__ __forceinline__ void load() {
     Base::load();
-    ret = launch.ret[m];
-    beat_price = launch.beat_price[m];
+    go_on(launch.ret[m], launch.beat_price[m]);
+  }
+
+  // Go on from the market's numbers, book and quotes, which are there.
+  __device__ __forceinline__ void go_on(int32_t last_ret, int32_t last_price) {
+    ret = last_ret;
+    beat_price = last_price;
     const uint32_t first = first_event(), events = (uint32_t)p.levers.beat;
     beat = first / events + (first % events != 0);
     next_beat = (int32_t)(beat * events - first);
     beats_left = 0;
     if (kWithCoin) coin_of_beat = word_coin(random_word(key, (int64_t)beat - 1, kWalkWord));
-    for (int tick = lane; tick < grid; tick += kWarpLanes) waiting(buy)[tick] = waiting(sell)[tick] = 0;
+    for (int tick = 4 * lane; tick < 2 * grid; tick += 4 * kWarpLanes)
+      *reinterpret_cast<int4*>(waiting(sell) + tick) = make_int4(0, 0, 0, 0);
     if (has_large_quote()) room = -1, roomy = false;
     __syncwarp();
   }
@@ -91,11 +97,12 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // An interval --------------------------------------------------------------------------------------------------------
 
-  // One interval. Returns false if the market has to stop.
-  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
+  // One interval. Returns false if the market has to stop. Where that may come, keep() first stores it as it is now.
+  template <typename Keep>
+  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh, const Keep& keep) {
     if (kSlots && words_left == 0) Base::hash_market_words();
-    checks_overflow = false;
-    if (!roomy) look_for_room();
+    checks_overflow = !roomy && lacks_room();
+    if (checks_overflow) keep();
     if (kOptions && !follow_mid()) return false;
     beat_price = last_tick + origin;
     Seen seen = {0, 0, 0};
@@ -376,18 +383,16 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     return kSlots && any_slot(has_slot() && max_of(quote.bid_qty, quote.ask_qty) > kMaxQuoteQty);
   }
 
-  // There may be no more room for this interval. Count it; if it may not suffice, orders are counted as they come, and the
-  // market is stored as it is.
-  __device__ __forceinline__ void look_for_room() {
+  // There may be no more room for this interval. Count it; returns whether it may not suffice, so that orders are counted as
+  // they come.
+  __device__ __forceinline__ bool lacks_room() {
     room -= growth();
-    if (room >= 0) return;
+    if (room >= 0) return false;
     Base::count_room(total(buy), total(sell));
     roomy = false;
-    checks_overflow = room < growth() || has_large_quote();
-    room = checks_overflow ? -1 : room - growth();
-    if (!checks_overflow) return;
-    store();
-    volume = 0, trades = 0;
+    const bool lacks = room < growth() || has_large_quote();
+    room = lacks ? -1 : room - growth();
+    return lacks;
   }
 
   // What rests and waits on a side.
@@ -414,6 +419,16 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const int64_t quotes = quoted(buys);
     return now + quotes >= (int64_t)1 << 31 && now > before;
   }
+};
+
+// A call auction's market: on the clock, or one to which each agent comes once.
+template <bool kClock, int kBins, bool kOptions, int kSlots>
+struct CallMarketOf {
+  using type = MarketOnChip<kBins, kOptions, kSlots>;
+};
+template <int kBins, bool kOptions, int kSlots>
+struct CallMarketOf<true, kBins, kOptions, kSlots> {
+  using type = ClockMarket<kBins, kOptions, kSlots>;
 };
 
 }  // namespace ks

@@ -9,7 +9,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/step.h"
-#include "warp/market.cuh"
+#include "warp/clock.cuh"
 #include "warp/tile_state.cuh"
 
 namespace ks {
@@ -19,16 +19,17 @@ namespace ks {
 #define KS_SINGLE 0
 #endif
 
-template <int kBins, bool kOptions, int kSlots, bool kAlone = KS_SINGLE != 0>
+template <bool kClock, int kBins, bool kOptions, int kSlots, bool kAlone = KS_SINGLE != 0>
 struct EnvironmentTile {
-  using Market = MarketOnChip<kBins, kOptions, kSlots>;
+  using Market = typename CallMarketOf<kClock, kBins, kOptions, kSlots>::type;
+  using TileMarket = ks::TileMarket<kClock>;
   static constexpr bool kSingle = kAlone && kSlots == 1;
 
   const Launch& launch;
   Task task;
   const int lane, slots, count;  // count: markets of this tile
   const int64_t first;
-  int* const shared;             // two books: one is played, the next one is being copied
+  int* const shared;             // two books: one is played, the next one is being copied; on the clock, what waits
   int* const bins;
   TileMarket* const markets;     // shared [tile]
   TileSlot* const rows;          // shared [tile * slots]
@@ -47,13 +48,13 @@ struct EnvironmentTile {
   bool idle;                     // it took no part
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return environment_ints(KS_LEVELS, launch.tile, launch.slots, kTileHasLevers);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots, TileMarket::kHasLevers, kClock);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
       : launch(launch), task(task_of(launch)), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
         count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)),
-        first(first), shared(shared), bins(shared + 2 * Market::book_ints(launch)),
+        first(first), shared(shared), bins(shared + environment_ints(KS_LEVELS, 0, 0, false, kClock) - kBinInts),
         markets(reinterpret_cast<TileMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<TileSlot*>(markets + (kSingle ? 1 : launch.tile))), has_market(lane < count),
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
@@ -189,9 +190,11 @@ struct EnvironmentTile {
     }
   }
 
+  // A decision's volume and trades are added as they come, on the clock perhaps before each of its intervals.
   __device__ __forceinline__ void store_in_tile(const Market& market, int i) const {
     if (lane != 0) return;
     TileMarket& state = markets[i];
+    if constexpr (kClock) state.ret = market.ret, state.beat_price = market.beat_price;
     state.prev_mid2 = market.prev_mid2;
     state.last_tick = market.last_tick;
     state.origin = market.origin;
@@ -202,7 +205,21 @@ struct EnvironmentTile {
     state.error = market.error;
     if (kWithLevers) state.regime = (short)market.regime;
     state.mid_history[0] = market.mark();
-    state.volume_history[0] = recorded_volume(market.volume);
+    state.volume_history[0] = recorded_volume((kClock ? state.volume_history[0] : 0) + market.volume);
+  }
+
+  // What a decision has come to, or on the clock what a market may go back to that has to stop.
+  __device__ __forceinline__ void keep(Market& market, int i) const {
+    store_in_tile(market, i);
+    market.volume = 0, market.trades = 0;
+    market.store_book();
+    if (lane < slots) {
+      TileSlot& row = rows[i * slots + market.slot()];
+      row.quote = market.quote;
+      row.cash = market.account.cash;
+      row.bought = (int32_t)market.bought;
+      row.sold = (int32_t)market.sold;
+    }
   }
 
   // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades.
@@ -222,7 +239,8 @@ struct EnvironmentTile {
         }
         if (!market.any_slot(has_quantity(fresh))) return;
       }
-      if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
+      const auto keep_now = [&] { keep(market, market_index(state)); };
+      if (!market.auction(a == 0 || a >= launch.auctions, fresh, keep_now)) return;
     }
   }
 
@@ -237,7 +255,8 @@ struct EnvironmentTile {
     market.origin = state.origin;
     market.fundamental = state.fundamental;
     market.error = state.error;
-    market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
+    if (kClock) market.start(state.key, state.t);
+    else market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
     if (kWithLevers) market.take_regime(state.regime);
     if (kWithCoin) market.prepared_coin = state.coin;
     Quote fresh{0, 0, 0, 0};
@@ -248,23 +267,20 @@ struct EnvironmentTile {
     }
     market.accept_book();
     if (next >= 0) fetch(next, next_book);
-    if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
+    if (kClock || !kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
+    if constexpr (kClock) market.go_on(state.ret, state.beat_price);
     play_auctions(market, state, fresh);
     __syncwarp();
-    store_in_tile(market, i);
-    market.store_book();
-    if (lane < slots) {
-      row.quote = market.quote;
-      row.cash = market.account.cash;
-      row.bought = (int32_t)market.bought;
-      row.sold = (int32_t)market.sold;
-      if (task.mark == kMarkLiquidation && !market.stopped()) {
-        row.liquidation = liquidation_cash<const int32_t*>(market.buy, market.sell, market.levels,
-                                                           row.inventory + row.bought - row.sold, market.origin,
-                                                           market.last_tick);
-      }
+    if (kClock && market.book_is_stored) {
+      if (lane == 0) markets[i].error = market.error;
+    } else {
+      keep(market, i);
     }
     if (market.stopped()) return;
+    if (task.mark == kMarkLiquidation && lane < slots)
+      row.liquidation = liquidation_cash<const int32_t*>(market.buy, market.sell, market.levels,
+                                                         row.inventory + row.bought - row.sold, market.origin,
+                                                         market.last_tick);
     __syncwarp();
     if (writes_info(launch)) note_market(market, i, state.elapsed + 1);
     write_market_features(market, i, launch.final_observation, launch.observation);
@@ -292,6 +308,7 @@ struct EnvironmentTile {
     Opening opening = {0, 0, state.bank_row};
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
     if (kWithLevers) market.regime = state.regime;
+    if constexpr (kClock) market.ret = 0, market.beat_price = market.last_tick + market.origin;
     if constexpr (kAddedClasses > 0) {
       const Share share = {lane, kWarpLanes};
       if (task.scenarios > 0) enter_scenario(launch, first + i, state.scenario, share);
@@ -321,8 +338,8 @@ struct EnvironmentTile {
 
   // All reads are issued at once, and none waits for another.
   __device__ __forceinline__ void load() {
-    constexpr int kPieces = kTileParamInts / 4;
-    static_assert(kTileParamInts % 4 == 0 && sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
+    constexpr int kPieces = TileMarket::kParamInts / 4;
+    static_assert(TileMarket::kParamInts % 4 == 0 && sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
 #pragma unroll 1
     for (int i = lane; i < count * kPieces; i += kWarpLanes)
       copy_16_bytes_ahead(markets[i / kPieces].param_ints + 4 * (i % kPieces),
@@ -343,6 +360,7 @@ struct EnvironmentTile {
       copy_ahead(&state.elapsed, launch.elapsed + m);
       copy_ahead(&state.arrival2, launch.arrival2 + m);
       copy_ahead(&state.scenario, launch.scenario + m);
+      if (kClock) copy_ahead(&state.ret, launch.ret + m), copy_ahead(&state.beat_price, launch.beat_price + m);
       if (kWithLevers) state.regime = (short)(launch.regime ? launch.regime[m] : 0);
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i)
@@ -378,13 +396,16 @@ struct EnvironmentTile {
     return part_of(launch, task, market_has_stopped(my_market().error), done, masked);
   }
 
-  // The tile's state, and the market's own random words for the first auction: here one lane hashes for one market.
+  // The tile's state, and the market's own random words for the first auction: here one lane hashes for one market. On the
+  // clock they are those of beats.
   __device__ __forceinline__ void begin(const Part& part) {
     if (has_market) {
       TileMarket& state = my_market();
       state.ended = 0;
       state.key = episode_key(seed, episode);
-      if (part.plays) {
+      if (kClock) {
+        state.volume_history[0] = 0;
+      } else if (part.plays) {
         MarketParams p = params_of(lane);
         if (kWithLevers) {
           state.regime = (short)regime_at(p, state.key, state.t, state.regime);
@@ -498,7 +519,7 @@ struct EnvironmentTile {
         state.scenario = opening.scenario;
         launch.params[m] = launch.scenario_params[opening.scenario];
         const int32_t* const from = reinterpret_cast<const int32_t*>(launch.scenario_params + opening.scenario);
-        for (int i = 0; i < kTileParamInts; ++i) state.param_ints[i] = from[i];
+        for (int i = 0; i < TileMarket::kParamInts; ++i) state.param_ints[i] = from[i];
       }
       if (kWithLevers)
         state.regime = (short)opening_regime(launch, task, state.params(), state.key, opening.bank_row);
@@ -547,6 +568,7 @@ struct EnvironmentTile {
       launch.done[m] = done;
       launch.arrival2[m] = state.arrival2;
       launch.scenario[m] = state.scenario;
+      if (kClock) launch.ret[m] = state.ret, launch.beat_price[m] = state.beat_price;
       if (kWithLevers && launch.regime) launch.regime[m] = state.regime;
       const int moved = part.plays || part.restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
@@ -558,8 +580,8 @@ struct EnvironmentTile {
       const TileSlot& row = my_slot();
       const int64_t at = slot_row();
       if (launch.env_mode == kLaunchModeEnvStep) {
-        launch.fills[2 * at] = row.bought;
-        launch.fills[2 * at + 1] = row.sold;
+        launch.fills[2 * at] = kClock && idle ? 0 : row.bought;
+        launch.fills[2 * at + 1] = kClock && idle ? 0 : row.sold;
         launch.reward[at] = reward;
         if (writes_info(launch)) launch.idle[at] = idle;
       }

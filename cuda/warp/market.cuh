@@ -393,8 +393,9 @@ struct MarketOnChip : MarketState<kBins> {
 
   // Decisions ----------------------------------------------------------------------------------------------------------
 
-  // One auction. Returns false if the market has to stop.
-  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
+  // One auction. Returns false if the market has to stop. The last argument is for one that then goes back (clock.cuh).
+  template <typename Keep>
+  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh, const Keep&) {
     bool plays = true;
     play_auction<kOptions>(*this, plays, has_fresh, fresh);
     return plays;
@@ -440,6 +441,10 @@ template <typename Market>
 __device__ __forceinline__ void run_market(Market& market) {
   const Launch& launch = market.launch;
   market.load();
+  const auto keep = [&] {
+    market.store();
+    market.volume = 0, market.trades = 0;
+  };
 #pragma unroll 1
   for (int d = 0; d < launch.decisions && !market.stopped(); ++d) {
     const int64_t row = ((int64_t)d * launch.markets + market.m) * launch.slots;
@@ -452,7 +457,7 @@ __device__ __forceinline__ void run_market(Market& market) {
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions; ++a) {
-      if (!market.auction(has_fresh && a == 0, fresh)) break;
+      if (!market.auction(has_fresh && a == 0, fresh, keep)) break;
       if (launch.records) market.record((market.m * launch.decisions + d) * launch.auctions + a);
     }
     if (!market.stopped()) market.write_fills(row);

@@ -42,7 +42,7 @@ struct OrderFlow {
   static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
 
   static __device__ __forceinline__ int book_ints(const Launch& launch) { return ks::book_ints(KS_LEVELS); }
-  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS); }
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS, false); }
 
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
       : p(with_constants(row)), own_row(row), lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),

@@ -6,15 +6,17 @@
 
 namespace ks {
 
-// A market's parameters; where there are neither levers nor added agents, those before the levers.
-#ifdef KS_AGENTS
-constexpr bool kTileHasLevers = true;
-#else
-constexpr bool kTileHasLevers = KS_LEVERS != 0;
-#endif
-constexpr int kTileParamInts = (sizeof(MarketParams) - (kTileHasLevers ? 0 : sizeof(Levers))) / 4;
-
+// kClock: on the clock (warp/clock.cuh).
+template <bool kClock>
 struct alignas(16) TileMarket {
+  // Of a market's parameters, where there are neither levers nor a clock nor added agents, those before the levers.
+#ifdef KS_AGENTS
+  static constexpr bool kHasLevers = true;
+#else
+  static constexpr bool kHasLevers = kClock || KS_LEVERS != 0;
+#endif
+  static constexpr int kParamInts = (sizeof(MarketParams) - (kHasLevers ? 0 : sizeof(Levers))) / 4;
+
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t t;
@@ -22,12 +24,14 @@ struct alignas(16) TileMarket {
   int64_t bank_row;             // where the next episode starts
   int32_t error, elapsed, fundamental_before;
   short regime, coin;           // with levers: the coin is of the decision's first auction
-  uint64_t counter, ration_word;  // of the decision's first auction; see MarketState::start_prepared
+  // Of the decision's first auction, see MarketState::start_prepared; on the clock its state.
+  union { uint64_t counter; int32_t ret; };
+  union { uint64_t ration_word; int32_t beat_price; };
   int32_t mid_history[kHistory + 2];     // newest first; the front one is filled by this decision
   int32_t volume_history[kHistory + 1];
   uint32_t ended;               // one bit per slot
   int32_t arrival2, scenario;
-  alignas(16) int32_t param_ints[kTileParamInts];
+  alignas(16) int32_t param_ints[kParamInts];
 
   KS_RULE const MarketParams& params() const { return reinterpret_cast<const MarketParams&>(param_ints); }
 };
@@ -41,7 +45,8 @@ struct alignas(16) TileSlot {
   int32_t bought, sold;         // in this step
 };
 
-static_assert(sizeof(TileMarket) == 4 * (kTileMarketInts + (kTileHasLevers ? kTileLeverInts : 0)), "layout.h tells the launcher");
+static_assert(sizeof(TileMarket<true>) == 4 * (kTileMarketInts + kTileLeverInts), "layout.h tells the launcher");
+static_assert(TileMarket<false>::kHasLevers || sizeof(TileMarket<false>) == 4 * kTileMarketInts, "likewise");
 static_assert(sizeof(TileSlot) == 4 * kTileSlotInts, "layout.h tells the launcher");
 static_assert(kTileMarketInts % 4 == 0 && kTileSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 

@@ -11,7 +11,7 @@ import torch
 from kineticsim_env.agents import programs
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.agents import AgentGroup
-from kineticsim_env.engines.base import ENV_STEP, RUN
+from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
@@ -40,7 +40,7 @@ class CudaEngine(NativeEngine):
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
         self._raw_stream = -1  # that of the last call, by its number
         self._records_further = False  # whether a run has ever recorded further series
-        self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
+        self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
         self._agents_text = ""  # what kernels include, where users have added agents
 
     @property
@@ -176,8 +176,8 @@ class CudaEngine(NativeEngine):
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }
-        if self._events == 2 or (self._events and mode > 0):
-            return {"KS_LANES_PER_MARKET": plan.lanes_per_market} | common | self.force
+        if self._events == 2:
+            return chosen | common | self.force
         levers = {"KS_LEVERS": self._levers} if self._levers else {}
         return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
@@ -192,7 +192,7 @@ class CudaEngine(NativeEngine):
                 )
             defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
-            build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
+            build.begin_operators()  # which are needed soon, while the kernel is compiled
             text = {"agents": self._agents_text} if self._agents_text else {}
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines, **text)
             if mode > 0:
@@ -200,10 +200,10 @@ class CudaEngine(NativeEngine):
             if mode == _SERIES_RUN and not self._records_further:
                 self._records_further = True
                 self._launchers.pop(RUN, None)  # so that programs that torch compiles have this kernel, too
-            if plan.deadlines and self._queue is None:
-                counts = layout.CONSTANTS["kDeadlineCounts"] + self._sizes["M"]
-                self._queue = torch.zeros(counts, dtype=torch.int32, device=self.device)
-                self._struct.deadline_queue = self._queue.data_ptr()
+            if plan.deadlines and self._late is None:
+                length = layout.CONSTANTS["kDeadlineCounts"] + 4 * self._sizes["M"]
+                self._late = torch.zeros(length, dtype=torch.int32, device=self.device)
+                self._struct.deadline_lists = self._late.data_ptr()
             self._plans[mode] = (kernel, plan.blocks, plan.threads, plan.shared)
         return self._plans[mode]
 
@@ -246,13 +246,22 @@ class CudaEngine(NativeEngine):
 
     def step_at_once(self, given: torch.Tensor) -> bool:
         """Play a step in one C call; see `Engine.step_at_once`."""
-        launcher = self._launchers.get(ENV_STEP)
+        return self._at_once(ENV_STEP, given.data_ptr(), given.nbytes, given.shape[-1])
+
+    def restart(self) -> None:
+        """See `Engine.restart`; in one C call, if that way is open."""
+        if not self._at_once(ENV_RESTART, 0, 0, 0):
+            super().restart()
+
+    def _at_once(self, mode: int, address: int, size: int, stride: int) -> bool:
+        """Launch what is prepared for a mode, with input that lies at an address; return whether."""
+        launcher = self._launchers.get(mode)
         stream = private_torch.current_raw_stream(self._index)
         if launcher is None or stream != self._raw_stream:
             return False
         if not self._specialised and self._work > _WORK_TO_SPECIALISE:
             return False  # a launch specialises
-        code = launcher.step(given.data_ptr(), given.nbytes, given.shape[-1], stream)
+        code = launcher.step(address, size, stride, stream)
         if code > 0:
             raise RuntimeError(f"cuLaunchKernel: error {code}")
         if code != operators.PLAYED:

@@ -237,6 +237,11 @@ class NativeEngine(Engine):
         if launcher is not None:
             self.prepare_launcher(ENV_STEP, launcher.auctions)
 
+    def copies_of(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """See `Engine.copies_of`; one operator makes them, on a GPU by a kernel for seven of them."""
+        launcher = self._launchers.get(ENV_STEP)
+        return super().copies_of(tensors) if launcher is None else launcher.copies_of(list(tensors))
+
     def renew_launchers(self) -> None:
         for mode, launcher in self._previous_launchers.items():
             self.prepare_launcher(mode, launcher.auctions)

@@ -27,8 +27,8 @@ PLAYED, MOVED, SHARED = 0, -1, -2  # what a step returns, beside the driver's er
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Return the C++ library with its operators registered. Raises EngineUnavailable if it cannot be built."""
-    found = build.load_cpu()
+    """Return a library with its operators registered. Raises EngineUnavailable if it cannot be built."""
+    found = build.load_operators()
     if ctypes.sizeof(_Struct) != found.ks_sizeof_launcher():
         raise EngineUnavailable("launcher.h: Python reads struct Launcher otherwise than the compiler does")
     found.ks_register_operators()
@@ -115,6 +115,10 @@ class Launcher:
     def copies(self) -> list[torch.Tensor]:
         """Return the outputs as tensors of their own, copied by one kernel."""
         return torch.ops.kineticsim.copies(self.number)
+
+    def copies_of(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return tensors of the engine's device likewise."""
+        return torch.ops.kineticsim.copies_of(tensors, self.number)
 
     def __reduce__(self) -> str:
         """Refuse to be copied: the number is this object's."""

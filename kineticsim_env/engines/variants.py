@@ -71,9 +71,11 @@ def levers_of(rows: Mapping[str, np.ndarray]) -> int:
 
 def definitions(plan: Any) -> dict[str, int | str]:
     """Return the preprocessor definitions of the variant that a plan chose."""
-    chosen = {"KS_BINS": plan.bins}
+    chosen = {"KS_LANES_PER_MARKET": plan.lanes_per_market} if plan.lanes_per_market else {"KS_BINS": plan.bins}
     if plan.single:
-        chosen |= {"KS_SINGLE": 1, "KS_BLOCKS": plan.blocks_to_hold}
+        chosen["KS_SINGLE"] = 1
+    if plan.blocks_to_hold:
+        chosen["KS_BLOCKS"] = plan.blocks_to_hold
     if plan.lanes:
         chosen["KS_LANES"] = plan.lanes
     if plan.deadlines:

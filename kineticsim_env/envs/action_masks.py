@@ -49,9 +49,10 @@ class ActionMasks:
         parameters = core._engine.parameters().to(core.device)
         limit, largest = (parameters[:, _PARAMETERS.index(name), None] for name in ("inventory_limit", "max_quote_qty"))
         inventory = core.simulator.tensors["inventory"][:, slots]
-        acts = (largest > 0) & ~core.tensors["ended"][:, slots]
-        can_buy = acts & ((limit < 0) | (inventory < limit))  # a limit of -1 is none
-        can_sell = acts & ((limit < 0) | (inventory > -limit))
+        acts = (largest > 0) > core.tensors["ended"][:, slots]  # and not ended
+        unlimited = limit < 0
+        can_buy = acts & (unlimited | (inventory < limit))
+        can_sell = acts & (unlimited | (inventory > -limit))
         if self._sided:
             seen = core.tensors["observation"][:, slots]
             can_buy = can_sell = torch.where(seen[..., _SIDE] > 0, can_buy, can_sell)

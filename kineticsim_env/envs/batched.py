@@ -145,14 +145,13 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.core.reset(seed, mask, scenario)
         self._was_reset = True
         torch.logical_not(self._ended, out=self._active)
-        return self._handed_out(self._observation), self._infos_of_all()
+        infos: dict[str, Any] = self._handed_out({"observation": self._observation, **self._of_next_decision()})
+        return infos.pop("observation"), infos
 
-    def _infos_of_all(self) -> dict[str, Any]:
-        """Return what a reset and a step say of the next decision."""
-        infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
-        if self.core.settings.action_mask:
-            infos["action_mask"] = self._handed_out({role: masks.update() for role, masks in self._masks.items()})
-        return infos
+    def _of_next_decision(self) -> dict[str, Groups]:
+        """Return what the infos of a reset and of a step say of the next decision, live."""
+        masks = {role: masks.update() for role, masks in self._masks.items()}
+        return {"active": self._active_by_role, **({"action_mask": masks} if masks else {})}
 
     @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
@@ -184,22 +183,25 @@ class BatchedParallelEnv(BaseMarketEnv):
         if self.core.own is not None or not self.core.eager.step(self._rows):
             self.core.step(**self._input)
         torch.logical_not(self._ended, out=self._active)
-        infos = self._infos_of_all()
+        live = {"observation": self._observation, "reward": self._reward, "terminated": self._terminated}
+        live |= {"truncated": self._truncated, **self._of_next_decision()}
         if self._same_step or self._infos is not None:
             # A market whose last episodes ended now was reset, if it is at all; one that stopped in its first decision
             # was not.
             torch.any(self._slot_over, dim=1, out=self._over)
             torch.logical_and(self._over, self._elapsed == 0 if self._same_step else self._done, out=self._over)
-            over = self._over.clone() if self._copy else self._over
-            if self._same_step:
-                infos |= {"final_obs": self._handed_out(self._final), "_final_obs": over}
-            if self._infos is not None:
-                rows = self._infos.clone() if self._copy else self._infos
-                final = {role: info_of_slots(rows, slots) for role, slots in self.groups.items()}
-                infos |= {"final_info": final, "_final_info": over}
-        hand_out = self._handed_out
-        reward, flags = hand_out(self._reward), (hand_out(self._terminated), hand_out(self._truncated))
-        return hand_out(self._observation), reward, *flags, infos
+            live |= {"over": {"": self._over}} | ({"final_obs": self._final} if self._same_step else {})
+        if self._infos is not None:
+            live["info"] = {"": self._infos}
+        infos: dict[str, Any] = self._handed_out(live)
+        observation, reward, terminated, truncated = (infos.pop(name) for name in tuple(live)[:4])
+        over, rows = infos.pop("over", {}), infos.pop("info", {})
+        if self._same_step:
+            infos["_final_obs"] = over[""]
+        if rows:
+            final = {role: info_of_slots(rows[""], slots) for role, slots in self.groups.items()}
+            infos |= {"final_info": final, "_final_info": over[""]}
+        return observation, reward, terminated, truncated, infos
 
     def state(self, final: bool = False) -> torch.Tensor:
         """Return what all learners of a market see together, float32 `[M, S]`: for centralised critics.
@@ -209,8 +211,12 @@ class BatchedParallelEnv(BaseMarketEnv):
         """
         return joint_state(self._final if check_flag("final", final) else self._observation)
 
-    def _handed_out(self, rows: Groups) -> Groups:
-        return {role: row.clone() for role, row in rows.items()} if self._copy else rows
+    def _handed_out(self, live: dict[str, Groups]) -> dict[str, Groups]:
+        """Return results as they are returned: copies, all of them made by one call, if copies are asked for."""
+        if not self._copy:
+            return live
+        copies = iter(self.core._engine.copies_of([row for rows in live.values() for row in rows.values()]))
+        return {name: {role: next(copies) for role in rows} for name, rows in live.items()}
 
     def _was_loaded(self) -> None:
         super()._was_loaded()

@@ -16,7 +16,7 @@ import torch
 from kineticsim_env.agents.mixes import with_room
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import check_width
-from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP
 from kineticsim_env.envs.scenario_weights import check_weights, shares_of, thresholds_of
 from kineticsim_env.envs.scenarios import (
     as_table,
@@ -170,6 +170,8 @@ class LiveTask:
     def prepare_step(self) -> None:
         """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
         self._engine.prepare_launcher(ENV_STEP, self._settings.auctions_per_step)
+        if self._settings.own and self._settings.autoreset == SAME_STEP:
+            self._engine.prepare_launcher(ENV_RESTART)
 
     def use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
         """Begin episodes from these warm starts; empty is from those that there are."""

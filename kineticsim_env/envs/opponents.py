@@ -116,30 +116,45 @@ class Opponents:
 
         Roles are those of each slot, the learner's first; `sees` returns what a slot sees, live, float32 `[M, F]`.
         """
-        self._simulator, self._roles, self._task, self._sees = simulator, roles, task, sees
+        self._simulator, self._roles, self._task = simulator, roles, task
         self._device, self._host = simulator.device, simulator.device.type == "cpu"
-        device, markets = self._device, simulator.num_markets
+        device, markets, slots = self._device, simulator.num_markets, len(roles)
         self._limits = [task.num_choices(role) for role in roles]
-        if self._limits[0]:
-            self._rows = torch.zeros((markets, len(roles)), dtype=torch.int64, device=device)
-            self._given = list(self._rows.unbind(1))
-        else:
-            sizes = [SPECS[role].action.size for role in roles]
-            self._rows = torch.zeros((markets, len(roles), max(sizes)), device=device)
-            self._given = [self._rows[:, slot, :size] for slot, size in enumerate(sizes)]
-        self.drawn = torch.zeros((markets, len(opponent_slots)), dtype=torch.int64, device=device)
-        self._counts = torch.zeros(len(opponent_slots), dtype=torch.int64, device=device)
-        slots = torch.arange(1, len(roles), device=device)
-        self._words = (_FIRST_WORD + 1 + slots) * _signed(GOLDEN)
+        sizes = [1 if limit else SPECS[role].action.size for role, limit in zip(roles, self._limits, strict=True)]
+        self._shapes = [(markets, size)[: 1 if self._limits[0] else 2] for size in sizes]
+        self._seen = [sees(slot) for slot in range(1, slots)]
+        self._padding = [
+            [torch.zeros((markets, max(sizes) - size), device=device)] * (size < max(sizes)) for size in sizes
+        ]
+        dtype = torch.int64 if self._limits[0] else torch.float32
+        self._chosen = torch.zeros((markets, slots, max(sizes)), dtype=dtype, device=device)
+        self._memory = self._chosen.new_zeros((3, 0))
+        self._retired: list[torch.Tensor] = []  # what captured CUDA graphs may still hold on to
+        places = torch.zeros((markets, slots, 1), dtype=torch.int64, device=device)  # of the answers that are taken
+        self._places, self._places_drawn = places.expand_as(self._chosen), places[:, 1:, 0]
+        self.drawn = torch.zeros((markets, slots - 1), dtype=torch.int64, device=device)
+        self._counts, self._first = torch.zeros((2, slots - 1), dtype=torch.int64, device=device)
+        self._words = (_FIRST_WORD + 1 + torch.arange(1, slots, device=device)) * _signed(GOLDEN)
         self._episode = torch.full((markets,), -1, dtype=torch.int64, device=device)
         self._take(opponent_slots)
 
+    @torch.inference_mode(False)
     def _take(self, opponent_slots: tuple[OpponentSlot, ...]) -> None:
         self.opponent_slots = opponent_slots
-        for place, opponent in enumerate(opponent_slots):
-            self._counts[place] = len(opponent.policies)
+        counts = [len(opponent.policies) for opponent in opponent_slots]
         self._names = [f"{opponent.name}[{i}]" for opponent in opponent_slots for i in range(len(opponent.policies))]
-        self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._device)
+        self._slot_of = [slot for slot, count in enumerate(counts, 1) for _ in range(count)]  # of each policy
+        self._draws, self._tells = max(counts) > 1, any(map(_has_memory, self._policies()))
+        self._counts.copy_(torch.tensor(counts))
+        self._first.copy_(1 + self._counts.cumsum(0) - self._counts)  # the place of each slot's first policy
+        markets, _, width = self._chosen.shape
+        size = markets * (1 + sum(counts)) * width
+        if size > self._memory.shape[1]:  # twice what is needed, so that what is retired stays small as lists grow
+            self._retired.append(self._memory)
+            self._memory = self._memory.new_zeros((3, 2 * size if self._memory.numel() else size))
+        # What the learner and each policy want to do, [M, 1 + P, A], and the most and the least that it ever was.
+        self._answers, self._most, self._least = self._memory[:, :size].view(3, markets, -1, width).zero_().unbind()
+        self._flat = self._answers.view(markets, -1)
 
     def replace(self, opponent_slots: tuple[OpponentSlot, ...]) -> None:
         """Let other policies play the same slots from now on, in running episodes those at the drawn places."""
@@ -149,49 +164,47 @@ class Opponents:
         if roles != known:
             raise ValueError(f"opponents: expected slots of the roles {known}, got {roles}: markets keep their slots")
         previous = self._policies()
+        self._episode.copy_(self._simulator.tensors["episode"])  # which steps without draws leave behind
         self._take(opponent_slots)
         self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
         everywhere = torch.ones_like(self._episode, dtype=torch.bool)
         self._tell(everywhere, [policy for policy in self._policies() if not any(policy is one for one in previous)])
 
     def join(self, given: torch.Tensor) -> torch.Tensor:
-        """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
+        """Return what all slots do, `[M, K, A]`: the learner what is given, opponents as drawn; of choices A is 1."""
         records = torch.is_grad_enabled()
         try:  # a Ctrl-C may come as soon as the next line is done
             private_torch.set_grad_enabled(False)
-            number = 0
-            for slot, opponent in enumerate(self.opponent_slots, 1):
-                answers = []
-                for policy in opponent.policies:
-                    answers.append(self._answer(policy, slot, number))
-                    number += 1
-                actions = answers[0]
-                if len(answers) > 1:
-                    drawn = self.drawn[:, slot - 1].view(1, -1, *[1] * (actions.dim() - 1))
-                    actions = torch.stack(answers).gather(0, drawn.expand(1, *actions.shape))[0]
-                self._given[slot].copy_(actions)
-            self._given[0].copy_(given.view(self._given[0].shape))
+            # On a GPU each operation costs a launch, so there is none for each slot. Policies may keep what they see.
+            seen = self._simulator.engine.copies_of([self._seen[slot - 1] for slot in self._slot_of])
+            parts = [_in_rows(given), *self._padding[0]]
+            for number, (policy, slot) in enumerate(zip(self._policies(), self._slot_of, strict=True)):
+                parts += [_in_rows(self._answer(policy, seen[number], slot, number)), *self._padding[slot]]
+            torch.cat(parts, 1, out=self._flat)
+            if not self._host:  # as `check_actions` looks at values in host memory only
+                torch.maximum(self._most, self._answers, out=self._most)  # in which NaN stays
+                torch.minimum(self._least, self._answers, out=self._least)
+            if self._draws:
+                torch.add(self.drawn, self._first, out=self._places_drawn)
+                torch.gather(self._answers, 1, self._places, out=self._chosen)
         finally:
             private_torch.set_grad_enabled(records)
-        return self._rows
+        return self._chosen if self._draws else self._answers  # the same shape where each slot has one policy
 
-    def _answer(self, policy: Any, slot: int, number: int) -> torch.Tensor:
+    def _answer(self, policy: Any, seen: torch.Tensor, slot: int, number: int) -> torch.Tensor:
         """Call a policy with what its slot sees, and check what it returns."""
-        name, limit = self._names[number], self._limits[slot]
-        seen = self._sees(slot).clone()  # which it may keep
+        name = self._names[number]
         try:
             action = policy(seen)
         except Exception as error:
             error.add_note(f"raised by the policy given as {name}")
             raise
-        action = check_actions(action, tuple(self._given[slot].shape), self._device, limit, f"actions of {name}")
-        if not self._host:  # as `check_actions` looks at values in host memory only
-            good = (action >= 0) & (action < limit) if limit else action.abs() <= float(MOST_ACTION)
-            self._bad[number].logical_or_(~good.all())
-        return action
+        return check_actions(action, self._shapes[slot], self._device, self._limits[slot], f"actions of {name}")
 
     def follow(self) -> None:
-        """Draw for the markets whose episodes began in a step."""
+        """Draw for the markets whose episodes began in a step, and tell policies with a memory."""
+        if not (self._draws or self._tells):
+            return
         episode = self._simulator.tensors["episode"]
         began = episode != self._episode
         if self._host and not began.any():
@@ -203,8 +216,8 @@ class Opponents:
         """Draw for episodes that begin, bool `[M]` or None for all, and tell policies with a memory."""
         episode = self._simulator.tensors["episode"]
         began = torch.ones_like(episode, dtype=torch.bool) if mask is None else mask
-        if draw:
-            self.drawn.copy_(torch.where(began[:, None], self._draw(), self.drawn))
+        if draw and self._draws:
+            torch.where(began[:, None], self._draw(), self.drawn, out=self.drawn)
         self._episode.copy_(episode)
         self._tell(began, self._policies())
 
@@ -227,10 +240,17 @@ class Opponents:
 
     def check(self) -> None:
         """Raise MarketError, naming the policy, if one returned what is no action since the last look at a GPU."""
-        if self._host or not bool(self._bad.any()):
+        if self._host:
             return
-        names = [name for name, bad in zip(self._names, self._bad.tolist(), strict=True) if bad]
-        self._bad.zero_()
+        highest = [self._limits[slot] - 1 if self._limits[slot] else float(MOST_ACTION) for slot in self._slot_of]
+        high = self._most.new_tensor(highest)[:, None]
+        low = torch.zeros_like(high) if self._limits[0] else -high
+        good = (self._most[:, 1:] <= high) & (self._least[:, 1:] >= low)  # False for NaN
+        bad = (~good.all(2).all(0)).tolist()
+        if not any(bad):
+            return
+        names = [name for name, wrong in zip(self._names, bad, strict=True) if wrong]
+        self._memory[1:].zero_()
         said = f"actions of {', '.join(names)}: expected values in its action space, got NaN or others"
         try:
             self._simulator.check_errors()  # which the same actions set
@@ -253,9 +273,14 @@ class Opponents:
             for opponent in self.opponent_slots
         )
         clone = Opponents(opponent_slots, simulator, self._roles, self._task, sees)
-        for name in ("drawn", "_episode", "_bad", "_rows"):
+        for name in ("drawn", "_episode", "_most", "_least"):
             getattr(clone, name).copy_(getattr(self, name))
         return clone
+
+
+def _in_rows(actions: torch.Tensor) -> torch.Tensor:
+    """Return actions or choices of all markets, [M, A], without copying."""
+    return actions if actions.dim() == 2 else actions.view(len(actions), -1)
 
 
 def _signed(number: Any) -> int:

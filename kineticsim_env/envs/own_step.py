@@ -8,7 +8,6 @@ CUDA graph.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,7 +15,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
@@ -63,6 +61,10 @@ class _Group:
         shape = (*self.shape, self.built_in.shape[-1] + self.width)
         self.observation = torch.zeros(shape, dtype=torch.float32, device=device)
         self.final_observation = torch.zeros_like(self.observation) if final else self.observation
+        self.present, self.final = (  # the built-in numbers and the user's
+            rows.tensor_split([self.built_in.shape[-1]], dim=-1) for rows in (self.observation, self.final_observation)
+        )
+        self.sums = torch.zeros_like(self.present[1])  # of all that the features were: NaN and infinity stay in it
 
 
 class OwnStep:
@@ -90,7 +92,7 @@ class OwnStep:
         """
         state, same_step = simulator.tensors, settings.autoreset == SAME_STEP
         self._tensors, self._own = tensors, own
-        self._restart = functools.partial(simulator.engine.launch, ENV_RESTART) if same_step else None
+        self._restart = simulator.engine.restart if same_step else None
         restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
         self.final_info = torch.zeros_like(info) if settings.final_info and restart else info
@@ -101,7 +103,7 @@ class OwnStep:
         }
         # Two views without an element in common: torch refuses to write to what an operation reads.
         self._ended_of_learner = tensors["ended"][:, :1] if settings.opponent_slots else None
-        self._ended_of_opponents = tensors["ended"][:, 1:]
+        self._ended_of_opponents, self._first_ended = tensors["ended"][:, 1:], tensors["ended"][:, 0]
         if settings.opponent_slots and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
                 group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
@@ -113,8 +115,9 @@ class OwnStep:
         self._payers = [(group, pay) for group in self._groups.values() if (pay := group.functions.reward)]
         self._pays, self._keeps_final = own.pays, self.final_info is not info
         self._terminates = any(functions.terminate for functions in own.by_role.values())
+        self._looks_back = self._terminates or self._pays  # at what was before
         self._sees = any(functions.features for functions in own.by_role.values())
-        self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
+        self._sums = torch.zeros_like(tensors["reward"])  # of the rewards that functions returned, likewise
         for group in self._groups.values():
             group.connect(tensors, state, self._before, size_of(group.role))
         self._call_all_once()
@@ -143,7 +146,8 @@ class OwnStep:
             ResetNeeded: If a function raised in the last step.
         """
         self.check_whole()
-        self._before.copy_(self._tensors["info"])
+        if self._looks_back:
+            self._before.copy_(self._tensors["info"])
 
     def check_whole(self) -> None:
         """Raise ResetNeeded if a function raised: nobody knows what came of that step."""
@@ -163,7 +167,7 @@ class OwnStep:
                 self._end_episodes()
             if self._ended_of_learner is not None:  # a market's episode is its learner's, whatever opponents do
                 self._ended_of_opponents.logical_or_(self._ended_of_learner)
-                self._tensors["done"].copy_(self._ended_of_learner[:, 0])
+                self._tensors["done"].copy_(self._first_ended)
             if self._pays:
                 self._pay()
             if self._sees:
@@ -185,10 +189,10 @@ class OwnStep:
             if function is None:
                 continue
             ends = self._called(group, "terminate", function, (group.before, group.outcome), _BOOL)
-            ends = ends & ~group.results["idle"]
+            ends = ends > group.results["idle"]  # and not idle
             for name in ("terminated", "over", "ended"):
                 group.results[name].logical_or_(ends)
-            group.results["truncated"].logical_and_(~ends)
+            group.results["truncated"].gt_(ends)
         torch.all(self._tensors["ended"], dim=1, out=self._tensors["done"])
 
     def _pay(self) -> None:
@@ -206,17 +210,13 @@ class OwnStep:
     def _see(self, final: bool = False) -> None:
         """Write observations with the user's features: before any reset, or as they are."""
         for group in self._groups.values():
-            whole = group.final_observation if final else group.observation
-            built_in = group.built_in.shape[-1]
-            whole[..., :built_in].copy_(group.built_in)  # which a launch without resets leaves as the final one
-            place = built_in
-            for part in self._features(group):
-                whole[..., place : place + part.shape[-1]].copy_(part)
-                place += part.shape[-1]
-            if place > built_in:
-                added = whole[..., built_in:]
+            built_in, added = group.final if final else group.present
+            built_in.copy_(group.built_in)  # which a launch without resets leaves as the final one
+            parts = self._features(group)
+            if parts:
+                torch.cat(parts, dim=-1, out=added)
                 if not self._host:
-                    group.of_slots(self._sums).add_(added.sum(-1))
+                    group.sums.add_(added)
                 elif not math.isfinite(added.sum()):
                     self._refuse(f"features of a {group.role}", added)
 
@@ -241,6 +241,7 @@ class OwnStep:
             if self._sees:
                 group.observation.copy_(other._groups[role].observation)
                 group.final_observation.copy_(other._groups[role].final_observation)
+                group.sums.copy_(other._groups[role].sums)
         self.final_info.copy_(other.final_info)
         self._sums.copy_(other._sums)
         self.failed = other.failed
@@ -302,10 +303,12 @@ class OwnStep:
         """Raise MarketError if a function returned NaN or infinity on a GPU since the last look. Waits for it."""
         if self._host:
             return
-        bad = ~torch.isfinite(self._sums).all(1)
+        sums = [self._sums, *(group.sums.flatten(1) for group in self._groups.values())]
+        bad = ~torch.isfinite(torch.cat(sums, dim=1)).all(1)
         if bool(bad.any()):
             market = int(bad.nonzero()[0, 0])
-            self._sums.zero_()
+            for numbers in (self._sums, *(group.sums for group in self._groups.values())):
+                numbers.zero_()
             raise MarketError(f"market {market}: expected finite numbers, got a custom reward or feature that is not")
 
     # What environments return ---------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """What is compiled just in time: where the sources are, what is built once in a process, and the C++ libraries.
 
-`load_cpu` builds the C++ library (`cxx`): the C++ engine, and the operators that launch any engine. `load_plan` builds
-what chooses a CUDA kernel, in a tenth of a second, so that a kernel can be compiled while the C++ library is. `kernels`
-builds the CUDA kernels. Nothing is compiled at import. Results are kept in memory and on disk (`cache`), under keys
-that name all that they depend on, KINETICSIM_CXXFLAGS among it: further flags for the libraries' compiler and linker,
-such as a sanitizer's.
+`load_cpu` builds the C++ library (`cxx`): the C++ engine, and the operators that launch any engine. A GPU needs the
+operators alone, `load_operators`, which takes half as long, and what chooses a kernel, `load_plan`, in a tenth of a
+second, so that a kernel can be compiled while the operators are. `kernels` builds the CUDA kernels. Nothing is compiled
+at import. Results are kept in memory and on disk (`cache`), under keys that name all that they depend on,
+KINETICSIM_CXXFLAGS among it: further flags for the libraries' compiler and linker, such as a sanitizer's.
 """
 
 import contextlib
@@ -29,12 +29,10 @@ __all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # fo
 
 KERNEL_SOURCE, ENTRY, COPY_ENTRY = "persistent_kernel.cu", "ks_market_kernel", "ks_copy_outputs"
 AGENTS = "added_agents.h"  # what kernels with KS_AGENTS include: the text of classes that users have written
-CPU_SOURCES = ("market_cpu.cpp", "operators.cpp")
+OPERATOR_SOURCES = ("operators.cpp",)
+CPU_SOURCES = ("market_cpu.cpp", *OPERATOR_SOURCES)
 _ADDRESS, _INT = ctypes.c_void_p, ctypes.c_int64
-CPU_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _NOTHING
-    "ks_cpu_launch": [_ADDRESS],
-    "ks_sizeof_launch": [],
-    "ks_sizeof_params": [],
+OPERATOR_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _NOTHING
     "ks_sizeof_launcher": [],
     "ks_register_operators": [],
     "ks_new_launcher": [_ADDRESS, _ADDRESS],
@@ -43,6 +41,8 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _NOTHIN
     "ks_played": [_INT],
     "ks_step": [_INT, _ADDRESS, _INT, _INT, _ADDRESS],
 }
+_ENGINE_FUNCTIONS: dict[str, list] = {"ks_cpu_launch": [_ADDRESS], "ks_sizeof_launch": [], "ks_sizeof_params": []}
+CPU_FUNCTIONS = _ENGINE_FUNCTIONS | OPERATOR_FUNCTIONS
 _NOTHING = ("ks_free_launcher",)  # return nothing
 PLAN_SOURCES = ("plan.cpp",)
 PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
@@ -125,14 +125,23 @@ def load_cpu() -> ctypes.CDLL:
     return _loaded.get("cpu") or once("cpu", lambda: _load("cpu", CPU_SOURCES, CPU_FUNCTIONS, _build_cpu))
 
 
-def begin_cpu() -> None:
-    """Let another thread load the C++ library, for a `load_cpu` to come, which waits for it."""
-    if "cpu" in _loaded or "cpu" in _failed:
+def load_operators() -> ctypes.CDLL:
+    """Return a library with the operators: the C++ library where that is loaded, else one of them alone, likewise."""
+    return (
+        _loaded.get("operators")
+        or _loaded.get("cpu")
+        or once("operators", lambda: _load("operators", OPERATOR_SOURCES, OPERATOR_FUNCTIONS, _build_operators))
+    )
+
+
+def begin_operators() -> None:
+    """Let another thread load the operators, for a `load_operators` to come, which waits for it."""
+    if "operators" in _loaded or "operators" in _failed or "cpu" in _loaded:
         return
 
     def load() -> None:
-        with contextlib.suppress(EngineUnavailable, KeyboardInterrupt):  # who calls load_cpu is told
-            load_cpu()
+        with contextlib.suppress(EngineUnavailable, KeyboardInterrupt):  # who calls load_operators is told
+            load_operators()
 
     threading.Thread(target=load, name="kineticsim_env-build").start()
 
@@ -196,12 +205,16 @@ def _build(command: str, sources: Sequence[Path], folder: Path, name: str) -> by
     return cxx.build_library(command, sources, cuda_dir(), folder, name)
 
 
-def _build_cpu(command: str, sources: Sequence[Path], folder: Path, name: str) -> bytes:
-    notice(f"compiling the C++ engine, about 7 s (cached in {folder.parent})")
+def _build_slowly(what: str, seconds: int, *words: Any) -> bytes:
+    notice(f"compiling {what}, about {seconds} s (cached in {words[2].parent})")
     started = time.monotonic()
-    library = _build(command, sources, folder, name)
-    notice(f"compiled the C++ engine in {time.monotonic() - started:.0f} s")
+    library = _build(*words)
+    notice(f"compiled {what} in {time.monotonic() - started:.0f} s")
     return library
+
+
+_build_cpu = functools.partial(_build_slowly, "the C++ engine", 15)
+_build_operators = functools.partial(_build_slowly, "operators for torch", 7)
 
 
 def target_of(arch: int, supported: list[int], compiler: str) -> str:

@@ -3,11 +3,11 @@
     python -m scripts.benchmarks.performance --output docs/benchmarks/performance_h200.json
     python -m scripts.benchmarks.performance --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
         --output docs/benchmarks/performance_h200.json
-    python -m scripts.benchmarks.performance --groups clock --resume --output docs/benchmarks/performance_h200.json
+    python -m scripts.benchmarks.performance --groups default --resume --output docs/benchmarks/performance_h200.json
 
-Beside the suite (`python -m scripts.benchmarks`): presets, slots, shapes up to their limits, steps of every task,
-training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of
-the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
+Beside the suite (`python -m scripts.benchmarks`): the default market; presets, slots, shapes up to their limits, steps
+of every task, training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's
+kernel and of the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
 `python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
 `performance_kinds.py` how. `--scale 1024 --seconds 0` on a machine without a GPU tries it in small on the C++ engine.
 """
@@ -24,14 +24,17 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env.config import PRESETS
+from kineticsim_env.envs.settings import EnvSettings
 from scripts.benchmarks.performance_kinds import KINDS, LEAST, ON_GPU
 from scripts.machine import describe
 from scripts.pages.provenance import stamped
 
-GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu clock".split()
+GROUPS = "default training engine agents levels markets baselines memory steps python suite tasks learners cpu clock"
+GROUPS = GROUPS.split()
 MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
 CALL = {"arrivals": "clock"}
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "rounding": "coin"}
+SIZES = 1, 64, 1024, 2112, 4096, 8192, 16384, 65536, 1 << 18  # markets of the default preset
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents of markets on the clock
 Row = dict[str, Any]  # group, name, kind, and the arguments of the kind
 
@@ -43,6 +46,8 @@ def rows() -> list[Row]:
     def add(group: str, name: str, kind: str, **settings: Any) -> None:
         found.append({"group": group, "name": name, "kind": kind, **settings})
 
+    for row in of_the_default_market():
+        add("default", **row)
     for name in ("default", "fast"):
         add("training", name, "Training", variant=name)
     for own, suffix in ((True, ""), (False, ", parameters not compiled in")):
@@ -94,6 +99,39 @@ def rows() -> list[Row]:
     for row in on_the_clock():
         add("clock", **row)
     return found
+
+
+def of_the_default_market() -> Iterator[Row]:
+    """Return the rows of the environments' default market. A graph's steps play three episodes, after three.
+
+    So the steps in which episodes end, and what an execution's deadline costs, have their share of the mean.
+    """
+    market = {"preset": EnvSettings.preset, "agents": None}
+    run = market | {"kind": "Auctions", "auctions": 100}
+    step = market | {"kind": "Steps", "own": True, "alike": True, "turns": 8, "episodes": 3}
+    called = step | {"graph": False}
+    for markets in SIZES:
+        yield run | {"name": f"run, {markets} markets", "markets": markets}
+        yield step | {"name": f"MarketMaking, {markets} markets", "markets": markets}
+    for markets in (1024, 16384, 65536):
+        for task in ("Execution", "Trading"):
+            yield step | {"name": f"{task}, {markets} markets", "markets": markets, "task": task}
+        yield step | {"name": f"five learners, {markets} markets", "markets": markets, "learners": MANY}
+    for markets in (1024, 65536):
+        for copy in (False, True):
+            name = f"MarketMaking, {markets} markets, Python, copy={copy}"
+            yield called | {"name": name, "markets": markets, "copy": copy}
+        for functions in ("opponents", "reward"):
+            for way, place in ((step, ""), (called, ", Python, copy=False")):
+                yield way | {
+                    "name": f"{functions}, {markets} markets{place}",
+                    "markets": markets,
+                    "functions": functions,
+                }
+    for threads, cores in ((1, "one core"), (2, "two cores")):
+        core = {"device": "cpu", "threads": threads}
+        yield run | core | {"name": f"run, {cores}", "markets": 256}
+        yield called | core | {"name": f"MarketMaking, 1024 markets, {cores}"}
 
 
 def on_the_clock() -> Iterator[Row]:

@@ -42,16 +42,21 @@ def digest(tensors: Iterable[torch.Tensor]) -> str:
     return state.hexdigest()[:16]
 
 
+def _number(agents: int | None) -> dict[str, int]:
+    return {} if agents is None else {"num_agents": agents}
+
+
 class Auctions:
     """Runs of auctions: `own` is a kernel with the markets' parameters compiled in, or the one for all.
 
-    `fields` are further ones of the markets. On the clock an auction is an interval, with an event per agent.
+    `agents` None are the preset's own; `fields` are further ones of the markets. On the clock an auction is an
+    interval.
     """
 
     def __init__(
         self,
         preset: str = "paper",
-        agents: int = 256,
+        agents: int | None = 256,
         levels: int = 128,
         markets: int = 8192,
         slots: int = 0,
@@ -62,11 +67,11 @@ class Auctions:
         fields: dict[str, Any] | None = None,
     ) -> None:
         shape = {} if levels == 128 else {"num_levels": levels, "init_price": levels // 2}
-        config = MarketConfig.preset(preset, num_agents=agents, **shape, **(fields or {}))
+        config = MarketConfig.preset(preset, **_number(agents), **shape, **(fields or {}))
         engine = device if ON_GPU or device != "cuda" else "cpu"
         self._simulator = Simulator(config, markets, engine=engine, slots=slots)
         self._on_gpu, self._auctions, self._threads = engine == "cuda", auctions, threads
-        self._events = markets * agents * auctions
+        self._events = markets * int(np.max(config.interval or config.num_agents)) * auctions
         if own:
             self._simulator.specialise()
         self._run()
@@ -150,18 +155,36 @@ class Memory:
         """Nothing is held."""
 
 
+def _reward(before: Any, after: Any) -> torch.Tensor:
+    """Return a reward of four operations."""
+    return (after.value - before.value) - 0.1 * after.inventory
+
+
+def _quoting(width: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a policy of one operation, whose actions have so many numbers."""
+    return lambda seen: torch.tanh(seen[:, :width])
+
+
+FUNCTIONS: dict[str, dict[str, Any]] = {  # settings of environments whose steps call functions of torch tensors
+    "reward": {"reward": _reward},
+    "opponents": {"opponents": {"maker": [_quoting(4)], "trader": [[_quoting(2)], [_quoting(2)]]}},  # three slots
+}
+
+
 class Steps:
     """Steps of environments in a CUDA graph or from Python, of markets whose parameters differ unless they are `alike`.
 
     `drawn`: new actions are drawn in each step; else actions that were drawn before come in turns. `replays` of the
-    graph are timed together. `fields` are further ones of the markets.
+    graph are timed together, or as many as play so many `episodes`. `agents` None are the preset's own; `fields` are
+    further ones of the markets. `functions` are torch functions that a step calls, of `FUNCTIONS`.
     """
 
     def __init__(
         self,
         task: str = "MarketMaking",
         markets: int = 1024,
-        agents: int = 64,
+        preset: str = "trading",
+        agents: int | None = 64,
         graph: bool = True,
         copy: bool = False,
         drawn: bool = False,
@@ -174,36 +197,45 @@ class Steps:
         alike: bool = False,
         turns: int = 1,
         replays: int = 1,
+        episodes: int = 0,
+        functions: str = "",
     ) -> None:
         engine = device if ON_GPU else "cpu"
-        config = MarketConfig.preset("trading", num_agents=agents, **(fields or {}))
+        config = MarketConfig.preset(preset, **_number(agents), **(fields or {}))
         if not alike:
             spread = np.random.default_rng(0).uniform(0.9, 1.1, (2, markets))
             config = config.replace(
                 market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
             )
         self._envs: Any
+        common: dict[str, Any] = {"config": config, "engine": engine, "copy": copy}
         if learners:
-            self._envs = BatchedParallelEnv(markets, learners, config=config, engine=engine, copy=copy)
+            self._envs = BatchedParallelEnv(markets, learners, **common)
         else:
-            kind = f"KineticSim/{task}-v0"
-            envs: Any = gym.make_vec(kind, num_envs=markets, config=config, engine=engine, output="torch", copy=copy)
+            common |= {"output": "torch"} | (FUNCTIONS[functions] if functions else {})
+            envs: Any = gym.make_vec(f"KineticSim/{task}-v0", num_envs=markets, **common)
             self._envs = envs.unwrapped
         simulator = self._envs.core.simulator
         in_use: Any = simulator.engine
         if lanes is not None and engine == "cuda":  # 64 order bins hold the preset's 30 ticks, and pay with more agents
-            in_use.force = {"KS_LANES": lanes, "KS_BINS": 64 if agents > 64 else 0}
+            in_use.force = {"KS_LANES": lanes, "KS_BINS": 64 if (agents or 0) > 64 else 0}
         if own or lanes is not None:
             simulator.specialise()
         self._envs.reset(seed=0)
         torch.manual_seed(0)
         self._actions = [self._first_actions(learners) for _ in range(turns)]
-        self._replays, self._turn = replays, 0
+        in_row = episodes * int(self._envs.core.task.horizon)  # of which a graph's replays play so many at least
+        self._replays, self._turn = -(-in_row // STEPS_IN_GRAPH) or replays, 0
         self._markets, self._drawn, self._threads = markets, drawn, threads
         self._on_gpu, self._graph = engine == "cuda", None
         results = [self._step() for _ in range(3)][-1]
         self.digest = digest(part for result in results[:2] for part in (result.values() if learners else [result]))
         if graph and self._on_gpu:
+            side = torch.cuda.Stream()  # a step beside, as torch asks where functions of its own are captured
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._step()
+            torch.cuda.current_stream().wait_stream(side)
             torch.cuda.synchronize()
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):

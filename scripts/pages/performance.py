@@ -15,6 +15,7 @@ from typing import Any
 
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_clock import clock, readme_row
+from scripts.pages.performance_default import changes, default, readme_part
 from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -241,13 +242,12 @@ def parts(counts: Mapping[str, Any]) -> str:
 
 
 def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
-    """Return the table of README.md, and how the presets compare; every number of it stands on the page."""
+    """Return the tables of README.md; every number of them stands on the page."""
     core = rate(events(figures, "paper, 1024 agents, one core", "cpu"), 1e6)
     both = rate(events(figures, "paper, 256 agents, two cores", "cpu"), 1e6)
     made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
     captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
-    default, fast = (rate(figures["training", name]["training_steps_per_s"]) for name in ("default", "fast"))
-    trading = events(figures, f"{CORES[1]}, one core", "cpu")
+    four = rate(figures["training", "default"]["training_steps_per_s"])
     rows = [
         [
             "agent-events/s, preset `paper`, 256 agents",
@@ -255,11 +255,9 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
             f"{both} (two cores)",
         ],
         ["the same, 1,024 agents", rate(events(figures, "paper, 1024 agents")), f"{core} (one core)"],
-        ["preset `trading`, 20 agents", "", f"{rate(trading, 1e6)} (one core)"],
         *readme_row(figures),
         ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
-        ["training steps/s, PPO with 4 epochs", default, ""],
-        ["the same, 1 epoch", fast, ""],
+        ["training steps/s, PPO with 4 epochs", four, ""],
         [
             "until the learned maker beats Avellaneda-Stoikov, evaluations included",
             f"{figures['learning', 'default']['ahead_wall_s']:.1f} s",
@@ -267,13 +265,9 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         ],
         ["four GPUs, events/s over those of one", f"{scaling['scaling']['4']['ratios']['engine']:.2f}", ""],
     ]
-    paper = events(figures, f"{CORES[0]}, one core", "cpu")
-    text = (
-        "An agent-event is one order of one built-in agent in one auction. On one core `trading` does "
-        f"{rate(trading, 1e6)} of them per second, and `paper` {rate(paper, 1e6)}: an auction of the 20 agents costs "
-        "nearly as much as one of the 256 ([why](docs/performance.md#the-c-engine))."
-    )
-    return "\n\n".join([number_table(["", "one H200", "CPU"], rows), wrapped(text)])
+    text = "An agent-event is one order of one built-in agent in one auction."
+    before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
+    return "\n\n".join([*readme_part(figures), before, number_table(["", "one H200", "CPU"], rows), text])
 
 
 def replaced(text: str, name: str, body: str) -> str:
@@ -296,6 +290,10 @@ def main(words: Sequence[str] | None = None) -> None:
         "--parts", type=Path, default=benchmarks / "auction_parts.json", help="what auctions consist of"
     )
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md", help="the page")
+    parser.add_argument(
+        "--before", type=Path, default=benchmarks / "default_before_h200.json", help="the default market before"
+    )
+    parser.add_argument("--log", type=Path, default=ROOT / "docs" / "performance_log.md", help="the log of changes")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the README")
     options = parser.parse_args(words)
     figures = load(options.figures)
@@ -306,6 +304,7 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/benchmarks/performance.py"
         )
     bodies = {
+        "default": default(figures),
         "stands": stands(figures, scaling),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
@@ -319,9 +318,11 @@ def main(words: Sequence[str] | None = None) -> None:
     for name, body in bodies.items():
         text = replaced(text, name, body)
     first = replaced(options.readme.read_text(), "figures", readme(figures, scaling))
+    log = replaced(options.log.read_text(), "changes", changes(figures, load(options.before)))
     options.page.write_text(text)
+    options.log.write_text(log)
     options.readme.write_text(first)
-    print(f"wrote {options.page} and {options.readme}")
+    print(f"wrote {options.page}, {options.log} and {options.readme}")
 
 
 if __name__ == "__main__":

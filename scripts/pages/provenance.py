@@ -127,7 +127,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "mechanisms": ("continuous", "levers"),
-    "performance": ("paper", "trading", "continuous", "learners", *_of_tasks(*TASKS)),
+    "performance": ("paper", "trading", "continuous", "news", "learners", *_of_tasks(*TASKS)),
     "policy_change": (*PRESETS, "levers"),
     "prediction": ("news", "MarketMaking on the clock"),
     "presets.continuous": ("trading", "continuous", "levers"),

@@ -1,43 +1,53 @@
-// call.cuh: the call auction on the clock: orders wait at the tick where they were priced until the interval ends, then all
-// clear at one price (docs/model.md).
+// call.h: the call auction on the clock, on one core: orders wait at the tick where they were priced until the interval ends, then
+// all clear at one price (docs/model.md). On a GPU it is warp/clock.cuh. Included by cpu/events.h.
 #pragma once
 
+#include <algorithm>
+
+#include "cpu/waiting.h"
 #include "events/market.cuh"
 
 namespace ks {
 
-template <int kSlots, typename Width>
-struct CallMarket : EventMarket<false, kSlots, Width> {
-  using Base = EventMarket<false, kSlots, Width>;
+// Beside what rests, what waits.
+struct CallMemory : EventMemory<WideColumns> {
+  int32_t* waiting[2];
+  OccupiedBits* waiting_bits;
+};
+
+template <int kSlots>
+struct CallMarket : EventMarket<false, kSlots, WideColumns> {
+  using Memory = CallMemory;
+  using Base = EventMarket<false, kSlots, WideColumns>;
   using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
-  Column<typename Width::Cell, Width> waiting[2];  // between launches and intervals all 0
-  Column<OccupiedBits, Width> occupied;     // ticks at which either side rests or waits, and perhaps some more
+  int32_t* const waiting[2];    // between launches and intervals all 0
+  OccupiedBits* const occupied;  // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
 
-  KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
-      : Base(launch, m, memory), waiting{{memory.waiting[0]}, {memory.waiting[1]}}, occupied{memory.waiting_bits} {
+  CallMarket(const Launch& launch, int64_t m, const CallMemory& memory)
+      : Base(launch, m, memory), waiting{memory.waiting[0], memory.waiting[1]}, occupied(memory.waiting_bits) {
     for (int tick = 0; tick < levels; ++tick) waiting[0][tick] = waiting[1][tick] = 0;
     occupy_resting();
   }
 
-  KS_ON_LANE void prepare() {
+  void prepare() {
     Base::prepare();
     occupy_resting();
   }
 
-  KS_ON_LANE void occupy_resting() {
+  void occupy_resting() {
     for (int w = 0; w < book.words; ++w) occupied[w] = 0;
     for (int tick = 0; tick < levels; ++tick)
       occupied[tick / kWordBits] |= (OccupiedBits)(book.row[tick] != 0) << (tick % kWordBits);
   }
 
   // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const Quote* fresh, uint64_t, bool) {
+  bool interval(const Quote* fresh, uint64_t, bool) {
     this->begin_interval();
     const int32_t place = origin;
     if (!follow_mid()) return false;
@@ -65,9 +75,9 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // Of the interval that has ended: all marketable orders that came, whatever cancellation took of them.
-  KS_ON_LANE int64_t signed_volume() const { return marketable[0] - marketable[1]; }
+  int64_t signed_volume() const { return marketable[0] - marketable[1]; }
 
-  KS_ON_LANE void take_beat() {
+  void take_beat() {
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();
     const uint64_t events = (uint32_t)p.levers.interval, since = (uint32_t)p.levers.beat;
@@ -78,7 +88,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // Of what rests and waits at a tick together; the loss comes out of what rests first.
-  KS_ON_LANE void cancel() {
+  void cancel() {
     for (int w = 0; w < book.words; ++w) {
       const OccupiedBits here = occupied[w];
       for (OccupiedBits pairs = (here | here >> 1) & (OccupiedBits)0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
@@ -102,75 +112,38 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // The orders of the events before `until`, between which no beat comes, wait. Returns false if the market has to stop.
-  // Whoever plays markets says how: events/kernel.cuh on a GPU, cpu/events.h on a core.
-  KS_ON_LANE bool take_events(uint32_t until);
-
-  // One after another: on a lane, as its registers are few, and on a core where blocks do not pay.
-  KS_ON_LANE bool take_one_by_one(uint32_t until) {
-    ArrivalBlock arrivals;
-    const int32_t mid = mid2();  // nothing that rests changes before the next beat
-    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
-    const bool has_value = p.num_fundamental > 0, plain = this->pricing.is_plain();
-    const Pricing pricing = this->pricing;
+  bool take_events(uint32_t until) {
     const bool added = has_added_agents(launch);
+    const bool built_in = !added || first_added_agent(launch, p) > 0;
+    const int32_t mid = mid2(), value2 = fit_int32(2 * ((int64_t)fundamental - origin));
+    AgentView view;
+    if (added) view = this->view_at(g, mid, book, last_tick);
+    ArrivingAgents arriving;
     for (uint32_t e = (uint32_t)g; e != until;) {
-      const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw(p, now, ret, key, e, count, added, added ? first_added_agent(launch, p) : 0);
-#pragma unroll
-      for (int i = 0; i < kEventBlock; ++i) {
-        if (i >= count) break;
-        Arrival a = arrivals.at(i);
-        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
-        const int32_t tick = plain ? order_tick<true>(pricing, mid, a.offset, a.sells, a.marketable)
-                                   : order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
-        if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
-      }
-      if (added && !take_added(arrivals, e, count, mid)) return false;
+      const int count = (int)std::min<uint32_t>(until - e, ArrivingAgents::kEvents - (e & 1));
+      arriving.draw(key, e, count);
+      if (built_in && !arriving.take_built_in(*this, e, count, mid, value2)) return false;
+      if (added && !arriving.take_added(*this, view, e, count)) return false;
       e += count;
     }
+    arriving.orders.end(*this);
     return true;
-  }
-
-  // The orders of agents that users have added, at `count` events from e on. Others' have no quantity there.
-  KS_NOINLINE_ON_CPU bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
-    LiveAgents agents(launch, this->m, p, this->view_at(e, mid, book, last_tick));
-    for (int i = 0; i < count; ++i) {
-      const ArrivingAgent who = arrivals.agent(i);
-      if (who.place < 0) continue;
-      agents.view.t = (int32_t)(e + i);
-      if (!wait_added(agents.play(who.place, who.word))) return false;
-    }
-    return true;
-  }
-  KS_ON_LANE bool wait_added(const AgentOrder& order) {
-    const int32_t quantity = quantity_of(order);
-    return quantity == 0 || wait(sells(order), ks::tick_of(order, pricing, origin), quantity, order.marketable);
-  }
-
-  // An order waits. Returns false if the market has to stop.
-  KS_ON_LANE bool wait(int32_t side, int32_t tick, int32_t quantity, int32_t is_marketable) {
-    waiting[side][tick] += quantity;
-    occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
-    marketable[side] += is_marketable ? quantity : 0;
-    if (!checks_overflow) return true;
-    total[side] += quantity;
-    return quantity <= 0 || !is_full(side);
   }
 
   // Totals of both sides, waiting orders and quotes that take part included; kept up only while they may be too large.
-  KS_ON_LANE void count() {
+  void count() {
     for (int side = 0; side < 2; ++side) {
       total[side] = book.total(side) + quoted(side);
       for (int tick = 0; tick < levels; ++tick) total[side] += waiting[side][tick];
     }
   }
-  KS_ON_LANE bool is_full(int32_t side) {
+  bool is_full(int32_t side) {
     if (total[side] < (int64_t)1 << 31) return false;
     error |= kErrorOverflow;
     return true;
   }
 
-  KS_ON_LANE void replace_quotes(const Quote* fresh) {
+  void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots.count(); ++k) {
       const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       slots.quotes[k] = quote_under_levers(p, quote, beat_price);
@@ -181,7 +154,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   // The auction --------------------------------------------------------------------------------------------------------
 
   // What rests at a tick when the auction begins, quotes included.
-  KS_ON_LANE void put_quotes() {
+  void put_quotes() {
     for (int k = 0; k < slots.count(); ++k) {
       for (int side = 0; side < 2; ++side) {
         const int32_t tick = tick_of(k, side);
@@ -194,7 +167,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
 
   // Only occupied ticks are looked at: the volume is reached at one, and so are the lowest and the highest price that
   // clears it, as supply rises and demand falls at occupied ticks only.
-  KS_ON_LANE void clear(int32_t mid) {
+  void clear(int32_t mid) {
     if (kSlots) put_quotes();
     int64_t demand = 0;
     for (int w = 0; w < book.words; ++w) {
@@ -220,7 +193,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // Put into the book what does not trade.
-  KS_ON_LANE void leave_residual(int32_t best, int32_t all_demand, int32_t mid) {
+  void leave_residual(int32_t best, int32_t all_demand, int32_t mid) {
     int32_t above = all_demand, below = 0, lowest = kNoTick, highest = -1;
     for (int w = 0; w < book.words; ++w) {
       OccupiedBits full = 0;
@@ -250,7 +223,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // The book's bits; all that rests is at ticks that are marked as occupied.
-  KS_ON_LANE void mark_resting() {
+  void mark_resting() {
     for (int i = 0; i < 2 * book.words; ++i) book.bits[i] = 0;
     for (int w = 0; w < book.words; ++w) {
       for (OccupiedBits left = occupied[w]; left != 0; left &= left - 1) {
@@ -262,7 +235,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // Give each quote its share of what traded at its tick; the book keeps the built-in rest.
-  KS_ON_LANE void fill_quotes() {
+  void fill_quotes() {
     const uint64_t word = random_word(key, t, kRationWord);
     const int64_t price = (int64_t)last_tick + origin, fee = unit_fee(p);
     for (int side = 0; side < 2; ++side) {
@@ -297,7 +270,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // Of marketable orders that were not filled, where they ended up.
-  KS_ON_LANE void cancel_residue() {
+  void cancel_residue() {
     for (int side = 0; side < 2; ++side) {
       const int32_t tick = pricing.marketable(side), here = book.resting(tick, side);
       const int32_t unwanted = here < marketable[side] ? here : (int32_t)marketable[side];
