@@ -10,7 +10,6 @@ import torch
 from env_helpers import Work
 
 import kineticsim_env as ks
-from kineticsim_env import policies
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.cuda import CudaEngine
@@ -187,22 +186,6 @@ def test_lists_may_grow_and_shrink_under_running_episodes():
             assert torch.equal(rows[:, 1, 0], 0.125 * (1 + envs.opponent[:, 0]) - 1) and not rows[:, 0].any()
             assert int(envs.opponent.max()) < count and before.shape == (64, 1)
         assert len(envs.opponent.unique()) == count
-
-
-def test_scripted_traders_send_nothing_to_the_device_in_a_step(monkeypatch):
-    """Such a copy waits for a GPU, and cannot be captured in a CUDA graph."""
-    seen, made = torch.rand(5, 39), []
-    traders = policies.MomentumTrader(TASK), policies.MeanReversionTrader(TASK, decay=0.3)
-    expected = []
-    for trader in traders:
-        weights = torch.tensor([trader.decay**i for i in range(4)])
-        behind = policies.base.mid_changes(seen).cumsum(1)
-        expected.append((behind * weights).sum(1) / weights.sum())
-        trader(seen)
-    monkeypatch.setattr(torch, "tensor", lambda *given, **how: made.append(given))
-    for trader, signal in zip(traders, expected, strict=True):
-        trader(seen)
-        assert torch.equal(trader.signal(seen), signal) and made == []
 
 
 @pytest.mark.parametrize(
