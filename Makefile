@@ -7,8 +7,10 @@ COUNTS_FLAGS ?=
 MUTANTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 # One worker per core, where pytest-xdist could be installed; a worker takes about 1.5 GB.
-PYTEST = $(VENV_PYTHON) -m pytest $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
-	echo --numprocesses logical --maxprocesses 4 --dist worksteal)
+MAX_WORKERS = 4
+WORKERS = $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
+	echo --numprocesses logical --maxprocesses $(MAX_WORKERS) --dist worksteal)
+PYTEST = $(VENV_PYTHON) -m pytest $(WORKERS)
 SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
@@ -37,9 +39,10 @@ test-all:  ## run all of the test suite, with more random examples, as CI does
 	@$(SETUP) test-all
 	KINETICSIM_THOROUGH=1 $(PYTEST) tests
 
+test-gpu: MAX_WORKERS = 11  # for each of the two builders
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
-	KINETICSIM_THOROUGH=2 $(VENV_PYTHON) -m scripts.gpu_report
+	KINETICSIM_THOROUGH=2 $(VENV_PYTHON) -m scripts.gpu_report -- $(WORKERS)
 
 kernels:  ## compile every variant of the kernels for every architecture, with nvcc and with NVRTC; needs no GPU
 	@$(SETUP) test-all

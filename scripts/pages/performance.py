@@ -101,7 +101,7 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
     groups = {group: source(figures, group) for group in NEEDED}
     main = groups["engine"]
     others = {text: [group for group in NEEDED if groups[group] == text] for text in groups.values() if text != main}
-    current = all(row["current"] for (group, _), row in figures.items() if group in NEEDED)
+    older = [group for group in NEEDED if not all(row["current"] for (of, _), row in figures.items() if of == group)]
     intro = (
         "One run of `python -m scripts.benchmarks.performance` "
         f"([performance_h200.json](benchmarks/performance_h200.json), {main}), but for four GPUs "
@@ -111,10 +111,9 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
     )
     for text, measured in others.items():
         intro += f" Rows of {', '.join(f'`{group}`' for group in measured)} are of another run ({text})."
-    if not current:
+    if older:
         intro += (
-            ' Rates of preset `trading`, of environments and of training are of `rounding="even"`, which the preset '
-            "had then."
+            f' In rows of {", ".join(f"`{group}`" for group in older)} `trading` has `rounding="even"`, as it had then.'
         )
     heads = ["what", "target", "reached", "times the paper's kernel", "share of the hash's rate", "bound by"]
     outro = (
@@ -290,9 +289,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "--parts", type=Path, default=benchmarks / "auction_parts.json", help="what auctions consist of"
     )
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md", help="the page")
-    parser.add_argument(
-        "--before", type=Path, default=benchmarks / "default_before_h200.json", help="the default market before"
-    )
+    parser.add_argument("--before", type=Path, default=benchmarks / "before_h200.json", help="measured before")
     parser.add_argument("--log", type=Path, default=ROOT / "docs" / "performance_log.md", help="the log of changes")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the README")
     options = parser.parse_args(words)

@@ -24,6 +24,7 @@ TASKS = {  # names of rows
 FUNCTIONS = {"opponents": "with three opponents that are torch functions", "reward": "with a custom reward"}
 CORES = "one core", "two cores"
 LARGE = 1024, 16384, 65536
+SLOWER = 1 / 1.03  # what a row's rate may fall to
 
 
 def default(figures: Figures) -> str:
@@ -52,17 +53,35 @@ def default(figures: Figures) -> str:
 
 
 def changes(figures: Figures, before: Figures) -> str:
-    """Return what rows on a GPU took before and take now, of those that both have; both give the same bits."""
-    rows = []
+    """Return what rows on a GPU took before and take now, of those that both have; both give the same bits.
+
+    Rows of the default market are a table. Of all others it says between which times they lie, and which are slower.
+    """
+    rows, others, groups = [], {}, set()
     for group, name in before:
-        was, now = before[group, name], _row(figures, name)
-        if now and name.partition(", ")[2] not in (*CORES, *map(_core, CORES)):
-            if was["digest"] != now.get("digest", was["digest"]):
-                raise ValueError(f"{name}: other bits than before")
-            times = [row.get("us_per_step") or row["us_per_auction"] for row in (was, now)]
+        was, now = before[group, name], figures.get((group, name), {})
+        if not now or name.partition(", ")[2] in (*CORES, *map(_core, CORES)):
+            continue
+        if was["digest"] != now.get("digest", was["digest"]):
+            raise ValueError(f"{group}, {name}: other bits than before")
+        times = [row.get("us_per_step") or row["us_per_auction"] for row in (was, now)]
+        if group == GROUP:
             rows.append([name, *map(micro, times), f"{times[0] / times[1]:.2f}"])
+        else:
+            others[f"`{group}`, {name}"] = times[0] / times[1]
+            groups.add(group)
     text = f"Before: {source(before, GROUP)}. Now: {source(figures, GROUP)}. The bits are the same in every row."
-    return "\n\n".join([wrapped(text), _table(["step, or interval of a run", "before", "now", "times"], rows)])
+    table = _table(["step, or interval of a run", "before", "now", "times"], rows)
+    if not others:
+        return "\n\n".join([wrapped(text), table])
+    slower = [f"{name} ({times:.2f})" for name, times in sorted(others.items()) if times < SLOWER]
+    rest = (
+        f"The {len(others)} rows on a GPU of {', '.join(f'`{group}`' for group in sorted(groups))}, before and after "
+        f"in one call on one machine, too, have the same bits and are {min(others.values()):.2f} to "
+        f"{max(others.values()):.1f} times as fast. Slower by more than 3%: {'; '.join(slower) or 'none'}. What is "
+        "called from Python differs by as much from run to run, as the processor is shared."
+    )
+    return "\n\n".join([wrapped(text), table, wrapped(rest)])
 
 
 def readme_part(figures: Figures) -> list[str]:
