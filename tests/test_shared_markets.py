@@ -94,6 +94,18 @@ def test_steps_of_the_default_market(twice, kernel, task):
 
 
 @of_each_kernel
+def test_lanes_have_read_an_episode_before_the_next_one_overwrites_it(twice, kernel):
+    """Its scenario and what its initial inventory was worth: a step ends an episode and begins one with others."""
+    task = ManyLearnersTask(horizon=1, bank_size=0, initial_inventory=3)
+    how = {"slots": (None, None), "autoreset_mode": "same_step", "final_info": True, "num_scenarios": 5}
+    drawn = {"randomise": {"noise_spread": (2, 9), "task.initial_inventory": {"values": [-5, 2, 9]}}}
+    arguments = (ks.MarketConfig.preset("news"), 6, task, ["maker", "trader"]), how | drawn
+    cores = twice(kernel, lambda: make_cores(*arguments, ("cpu",))[0])
+    for _ in steps_alike(cores, 3, 4, 6):
+        assert len(set(cores[0].tensors["scenario"].tolist())) > 1
+
+
+@of_each_kernel
 def test_markets_whose_only_agent_is_replaced(twice, kernel):
     """Events come, but nobody with an order: the quote that stands alone is not traded with, and the price stays."""
     fields = {"num_agents": 1, "noise": 0.0, "momentum": 0.0, "maker": 0.0, "fundamental": 1.0, "init_depth": 0}

@@ -292,6 +292,7 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD bool begin_episodes(const Part& part) {
     if (launch.env_mode == kLaunchModeEnvReset) error = 0;
+    this->meet();  // all lanes that share the market have read what the next episode overwrites
     if (!begin_episode()) return false;
     if (writes_info(launch)) {
       if (!part.plays) note_market();
