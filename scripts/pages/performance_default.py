@@ -70,7 +70,10 @@ def changes(figures: Figures, before: Figures) -> str:
         else:
             others[f"`{group}`, {name}"] = times[0] / times[1]
             groups.add(group)
-    text = f"Before: {source(before, GROUP)}. Now: {source(figures, GROUP)}. The bits are the same in every row."
+    text = (
+        f"Before ([before_h200.json](benchmarks/before_h200.json)): {source(before, GROUP)}. Now: "
+        f"{source(figures, GROUP)}. The bits are the same in every row."
+    )
     table = _table(["step, or interval of a run", "before", "now", "times"], rows)
     if not others:
         return "\n\n".join([wrapped(text), table])
