@@ -4,7 +4,8 @@
 processes of their own at the same time. Without a GPU, or when a GPU test is skipped for any reason but an optional
 package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
 cuda/. With `--journal FOLDER` a run that was cut short goes on where it was when it is started again: tests that ended
-on the same machine, over the same checkout and as thorough, are not run a second time.
+on the same machine, over the same checkout and as thorough, are not run a second time. `--cut-short` runs nothing and
+writes the report of such a journal where it cannot go on: it names the tests that have not run with each builder.
 """
 
 import argparse
@@ -52,11 +53,12 @@ class Outcomes:
             self._skip(report.nodeid, report.longrepr)
         elif report.when == "call":
             self.by_test[report.nodeid] = "passed"
-        outcome = self.by_test.get(report.nodeid)
-        over = report.when == "teardown" and outcome != "failed" and report.nodeid not in self.forbidden_skips
-        if self._journal and over:
+        if self._journal and report.when == "teardown":
+            forbidden = report.nodeid in self.forbidden_skips
             with self._journal.open("a") as file:
-                file.write(json.dumps([report.nodeid, outcome]) + "\n")
+                file.write(
+                    json.dumps([report.nodeid, "failed" if forbidden else self.by_test.get(report.nodeid)]) + "\n"
+                )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take a module that could not be collected or skipped itself."""
@@ -77,8 +79,12 @@ def check(path: Path) -> int:
     if not path.exists():
         print(f"{path} is not there: run `make test-gpu` on a machine with a GPU")
         return 1
-    current = json.loads(path.read_text())["cuda_sha256"] == source_hash()
+    report = json.loads(path.read_text())
+    current = report["cuda_sha256"] == source_hash()
     print(f"{path} is current" if current else f"{path} is stale: cuda/ has changed since; run `make test-gpu` again")
+    for builder, result in report.get("builders", {}).items():
+        if result.get("not_run"):
+            print(f"{path}: {result['not_run']} tests have not run with {builder}; run `make test-gpu` again")
     return 0 if current else 1
 
 
@@ -99,10 +105,20 @@ def conditions() -> dict[str, object]:
     return {**describe(), "checkout": checkout, "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
 
 
+def outcomes_in(lines: list[str]) -> dict[str, str]:
+    """Return the outcomes in the lines of a journal; a line that was cut short is none."""
+    found = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            name, outcome = json.loads(line)
+            found[name] = outcome
+    return found
+
+
 def ended(journal: Path) -> dict[str, str]:
     """Return the outcomes in a journal, which is begun anew if there is none of the present conditions.
 
-    A line that was cut short is no outcome.
+    What failed has not ended: it is run again.
     """
     first, *lines = journal.read_text().splitlines() if journal.exists() else [""]
     now = conditions()
@@ -113,12 +129,7 @@ def ended(journal: Path) -> dict[str, str]:
     if not goes_on:
         journal.write_text(json.dumps(now) + "\n")
         return {}
-    found = {}
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            name, outcome = json.loads(line)
-            found[name] = outcome
-    return found
+    return {name: outcome for name, outcome in outcomes_in(lines).items() if outcome != "failed"}
 
 
 def run_tests(part: Path, pytest_args: list[str], journal: Path | None = None) -> int:
@@ -167,6 +178,35 @@ def run_with(found: list[str], pytest_args: list[str], journal: Path | None = No
         }
 
 
+def cut_short(folder: Path) -> dict[str, object]:
+    """Return the report of a journal, in which tests have not run that another builder's part of it has.
+
+    Raises:
+        ValueError: If its parts are of different conditions, or not of the present checkout, or a test has failed.
+    """
+    parts = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))}
+    machines = [json.loads(lines[0]) for lines in parts.values()]
+    here = conditions()
+    for machine in machines:
+        if not same(machine, machines[0]):
+            raise ValueError(f"{folder}: its parts are of different machines or checkouts")
+        if any(machine[name] != here[name] for name in ("checkout", "cuda_sha256")):
+            raise ValueError(f"{folder}: it is of another checkout than this one")
+    by_builder = {name: outcomes_in(lines[1:]) for name, lines in parts.items()}
+    failed = [name for outcomes in by_builder.values() for name, outcome in outcomes.items() if outcome == "failed"]
+    if failed:
+        raise ValueError(f"{folder}: {', '.join(failed)} failed")
+    every = set().union(*by_builder.values())
+    builders = {}
+    for name, outcomes in by_builder.items():
+        counts = Counter(outcomes.values())
+        of_kind = {kind: counts[kind] for kind in ("passed", "skipped", "xfailed")}
+        builders[name] = {**of_kind, "not_run": len(every - set(outcomes))}
+    machine = {name: value for name, value in machines[0].items() if name != "checkout"}
+    thorough = machine.pop("thorough") not in ("", "0")
+    return {**machine, "thorough": thorough, "builders": builders, "outcomes": same_outcomes(by_builder)}
+
+
 def same_outcomes(by_builder: dict[str, dict[str, str]]) -> dict[str, object]:
     """Return the outcome of each test, or, where builders differ in it, the outcome with each."""
     names = sorted({name for outcomes in by_builder.values() for name in outcomes})
@@ -186,10 +226,13 @@ def main() -> int:
     parser.add_argument(
         "--journal", type=Path, metavar="FOLDER", help="note outcomes there, and go on from those that are"
     )
+    parser.add_argument("--cut-short", action="store_true", help="write the report of the journal as it is")
     parser.add_argument("pytest_args", nargs="*", help="more arguments for pytest, after --")
     args = parser.parse_args()
     if args.check:
         return check(args.report)
+    if args.cut_short:
+        return write(args.report, cut_short(args.journal))
     if args.part:
         return run_tests(args.part, args.pytest_args, args.journal)
     if not torch.cuda.is_available():
@@ -222,9 +265,14 @@ def main() -> int:
     }
     if args.pytest_args:
         report["pytest_args"] = args.pytest_args
-    args.report.parent.mkdir(parents=True, exist_ok=True)
-    args.report.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"make test-gpu: wrote {args.report}")
+    return write(args.report, report)
+
+
+def write(path: Path, report: dict[str, object]) -> int:
+    """Write a report, and return the exit status."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"make test-gpu: wrote {path}")
     return 0
 
 

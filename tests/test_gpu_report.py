@@ -108,6 +108,47 @@ def test_outcomes_under_other_conditions_are_none(tmp_path, other):
         assert script.ended(journal) == found == script.ended(journal)
 
 
+def test_a_journal_that_cannot_go_on_becomes_a_report_that_says_so(tmp_path, capsys):
+    script, parts = (
+        load_script(),
+        {"nvcc": '["a", "passed"]\n["b", "xfai', "nvrtc": '["a", "passed"]\n["b", "xfailed"]\n'},
+    )
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    for name, lines in parts.items():
+        (folder / f"{name}.jsonl").write_text(json.dumps(script.conditions()) + "\n" + lines)
+    report = script.cut_short(folder)
+    assert report["builders"]["nvcc"] == {"passed": 1, "skipped": 0, "xfailed": 0, "not_run": 1}
+    assert report["builders"]["nvrtc"] == {"passed": 1, "skipped": 0, "xfailed": 1, "not_run": 0}
+    assert report["outcomes"] == {"a": "passed", "b": {"nvcc": "not run", "nvrtc": "xfailed"}}
+    script.write(path := tmp_path / "report.json", report)
+    assert script.check(path) == 0
+    assert "1 tests have not run with nvcc" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("other", "last", "said"),
+    [
+        ({}, '["b", "failed"]', "b failed"),
+        ({"cuda_sha256": "0"}, "", "another checkout"),
+        ({"checkout": []}, "", "another"),
+    ],
+)
+def test_no_report_is_made_of_other_sources_or_failures(tmp_path, other, last, said):
+    script = load_script()
+    (tmp_path / "nvcc.jsonl").write_text(f'{json.dumps(script.conditions() | other)}\n["a", "passed"]\n{last}\n')
+    with pytest.raises(ValueError, match=said):
+        script.cut_short(tmp_path)
+
+
+def test_no_report_is_made_of_two_machines(tmp_path):
+    script = load_script()
+    for name in ("nvcc", "nvrtc"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(script.conditions() | {"gpu": name}) + "\n")
+    with pytest.raises(ValueError, match="different machines"):
+        script.cut_short(tmp_path)
+
+
 def test_tests_that_ended_are_left_out(tmp_path):
     left_out = tmp_path / "ended"
     name = f"tests/test_gpu_report.py::{test_report_is_of_these_sources.__name__}"
