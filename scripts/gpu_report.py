@@ -232,6 +232,8 @@ def main() -> int:
     if args.check:
         return check(args.report)
     if args.cut_short:
+        if args.journal is None:
+            parser.error("--cut-short: expected --journal FOLDER with it, got none")
         return write(args.report, cut_short(args.journal))
     if args.part:
         return run_tests(args.part, args.pytest_args, args.journal)

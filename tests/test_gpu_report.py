@@ -141,6 +141,13 @@ def test_no_report_is_made_of_other_sources_or_failures(tmp_path, other, last, s
         script.cut_short(tmp_path)
 
 
+def test_a_report_of_a_journal_needs_one(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gpu_report", "--cut-short"])
+    with pytest.raises(SystemExit):
+        load_script().main()
+    assert "expected --journal FOLDER" in capsys.readouterr().err
+
+
 def test_no_report_is_made_of_two_machines(tmp_path):
     script = load_script()
     for name in ("nvcc", "nvrtc"):
