@@ -68,6 +68,8 @@ __getattr__ = _finder(
         "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",
+        "OrderFlag": "kineticsim_env.runtime.orders",
+        "Reject": "kineticsim_env.runtime.orders",
         "Rollout": "kineticsim_env.simulator",
         "Scorecard": "kineticsim_env.scorecards",
         "Sweep": "kineticsim_env.sweeps",

@@ -276,15 +276,20 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
-      const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
+      const OrderFlags flags = flags_of(fresh, k);
+      const Quote asked = quote_of_flags(fresh[k], slots.quotes[k], flags);
+      const Quote quote = apply_pre_trade_limits(asked, slots.accounts[k].inventory, p, flags.both_rest());
       Sides<int32_t> comes = {0, 0};
       for (int side = 0; side < 2; ++side) {
         const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
         comes.set(side, quantity);
-        int32_t price = quote_price(p, side ? quote.ask_price : quote.bid_price, beat_price, side);
-        const int32_t tick = price - origin;
-        if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
-        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {
+        int32_t price = side ? quote.ask_price : quote.bid_price;
+        if (!flags.keeps(side)) {
+          price = quote_price(p, price, beat_price, side);
+          const int32_t tick = price - origin;
+          if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
+        }
+        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side) && flags.rests(side)) {
           slots.set_quantity(k, side, quantity);
           comes.set(side, 0);  // it keeps its place
           continue;
@@ -295,15 +300,33 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       find_quotes();
 #pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number)) return false;
+        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number, flags, fresh)) return false;
     }
     return true;
   }
 
-  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment) {
+  // Quotes of a run have flags beside them.
+  KS_ON_LANE OrderFlags flags_of(const Quote* fresh, int k) const {
+    return {launch.order_flags ? launch.order_flags[row_of(fresh) + k] : 0};
+  }
+  KS_ON_LANE int64_t row_of(const Quote* fresh) const { return fresh - reinterpret_cast<const Quote*>(launch.new_quotes); }
+  KS_ON_LANE void reject(const Quote* fresh, int k, int32_t side, Reject why) const {
+    if (launch.order_flags && launch.rejects) launch.rejects[row_of(fresh) + k] |= why << (8 * side);
+  }
+
+  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, const Quote* fresh) {
     const int32_t tick = slots.price(k, side) - origin;
+    if (flags.has(side, kOrderFlagPostOnly) && this->crosses(tick, side)) {
+      reject(fresh, k, side, kRejectPostOnly);
+      return true;
+    }
     const int32_t left = match(tick, quantity, side, k);
     if (left == 0) return true;
+    if (this->crosses(tick, side)) {
+      reject(fresh, k, side, kRejectOwnOrder);
+      return true;
+    }
+    if (!flags.rests(side)) return true;
     slots.set_quantity(k, side, left);
     slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
     slots.set_moment(k, side, moment_of(t, moment));
