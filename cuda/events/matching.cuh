@@ -196,23 +196,28 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     return false;
   }
 
-  // Whether an order up to tick `limit` would trade.
-  KS_ON_LANE bool crosses(int32_t limit, int32_t side) const {
-    return min_of(book.best.of(1 - side), slots.best.of(1 - side)) <= book.flip(limit, 1 - side);
-  }
+  // What is left of an order, and whether that would trade on: it was `post_only`, or has come upon its slot's own quote.
+  struct Matched {
+    int32_t left;
+    bool crosses;
+  };
 
-  // Match a slot's quote, up to tick `limit`. Returns what is left; what stopped before the slot's own quote still `crosses`.
-  KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
+  // Match a slot's quote, up to tick `limit`.
+  KS_ON_LANE Matched match(int32_t limit, int32_t quantity, int32_t side, int taker, bool post_only) {
+    const int32_t other = 1 - side, last = book.flip(limit, other);
     Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
-    find_front(touch, 1 - side);
+    find_front(touch, other);
+    const auto crosses = [&] { return min_of(touch.book.best.of(other), touch.quoted.of(other)) <= last; };
+    if (post_only && crosses()) return {quantity, true};
     const int64_t fee = unit_fee(p) + p.levers.taker_fee;
     const auto fill = [&](int32_t place, int32_t units) {
-      slots.fill(taker, side, (int64_t)touch.book.flip(place, 1 - side) + origin, units, fee);
+      slots.fill(taker, side, (int64_t)touch.book.flip(place, other) + origin, units, fee);
     };
-    const int32_t left = sweep<false>(touch, touch.book.flip(limit, 1 - side), quantity, side, fill, taker);
-    settle(touch, 1 - side);
+    const int32_t left = sweep<false>(touch, last, quantity, side, fill, taker);
+    const bool stopped = left > 0 && crosses();
+    settle(touch, other);
     keep(touch);
-    return left;
+    return {left, stopped};
   }
 };
 
