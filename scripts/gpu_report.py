@@ -105,6 +105,17 @@ def conditions() -> dict[str, object]:
     return {**describe(), "checkout": checkout, "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
 
 
+def is_thorough(level: str) -> bool:
+    """Say whether KINETICSIM_THOROUGH asks for more than `make test` runs, as tests/thorough.py has it."""
+    return level not in ("", "0")
+
+
+def counted_in(outcomes: dict[str, str]) -> dict[str, int]:
+    """Return how many of each of the outcomes that a report may have."""
+    counts = Counter(outcomes.values())
+    return {name: counts[name] for name in ("passed", "skipped", "xfailed")}
+
+
 def outcomes_in(lines: list[str]) -> dict[str, str]:
     """Return the outcomes in the lines of a journal; a line that was cut short is none."""
     found = {}
@@ -141,13 +152,12 @@ def run_tests(part: Path, pytest_args: list[str], journal: Path | None = None) -
         patch.setenv(ENDED_VARIABLE, str(left_out))  # for tests/conftest.py, in this process and in workers
         status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *pytest_args], plugins=[outcomes])
     outcomes.by_test = before | outcomes.by_test
-    counts = Counter(outcomes.by_test.values())
     problems = [f"{name}: skipped ({reason})" for name, reason in outcomes.forbidden_skips.items()]
     if status != pytest.ExitCode.OK and not (before and status == pytest.ExitCode.NO_TESTS_COLLECTED):
         problems.append(f"pytest ended with status {int(status)}")
-    if not counts["passed"]:
+    if "passed" not in outcomes.by_test.values():
         problems.append("no GPU test passed")
-    counted = {name: counts[name] for name in ("passed", "skipped", "xfailed")}
+    counted = counted_in(outcomes.by_test)
     counted |= {"from_journal": len(before)} if before else {}  # which the seconds are not of
     seconds = round(time.monotonic() - started, 1)
     part.write_text(
@@ -179,12 +189,16 @@ def run_with(found: list[str], pytest_args: list[str], journal: Path | None = No
 
 
 def cut_short(folder: Path) -> dict[str, object]:
-    """Return the report of a journal, in which tests have not run that another builder's part of it has.
+    """Return the report of a journal: with a builder the tests have not run that another builder's part has.
+
+    Of tests that no part has nobody knows, so one builder should have come to its end.
 
     Raises:
         ValueError: If its parts are of different conditions, or not of the present checkout, or a test has failed.
     """
     parts = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))}
+    if len(parts) < 2:
+        raise ValueError(f"{folder}: expected parts of two builders, of which one may be whole, got {len(parts)}")
     machines = [json.loads(lines[0]) for lines in parts.values()]
     here = conditions()
     for machine in machines:
@@ -197,13 +211,11 @@ def cut_short(folder: Path) -> dict[str, object]:
     if failed:
         raise ValueError(f"{folder}: {', '.join(failed)} failed")
     every = set().union(*by_builder.values())
-    builders = {}
-    for name, outcomes in by_builder.items():
-        counts = Counter(outcomes.values())
-        of_kind = {kind: counts[kind] for kind in ("passed", "skipped", "xfailed")}
-        builders[name] = {**of_kind, "not_run": len(every - set(outcomes))}
+    builders = {
+        name: {**counted_in(outcomes), "not_run": len(every - set(outcomes))} for name, outcomes in by_builder.items()
+    }
     machine = {name: value for name, value in machines[0].items() if name != "checkout"}
-    thorough = machine.pop("thorough") not in ("", "0")
+    thorough = is_thorough(machine.pop("thorough"))
     return {**machine, "thorough": thorough, "builders": builders, "outcomes": same_outcomes(by_builder)}
 
 
@@ -261,7 +273,7 @@ def main() -> int:
     report = {
         **describe(),
         "num_gpus": torch.cuda.device_count(),
-        "thorough": os.environ.get("KINETICSIM_THOROUGH", "") not in ("", "0"),  # as tests/thorough.py has it
+        "thorough": is_thorough(os.environ.get("KINETICSIM_THOROUGH", "")),
         "builders": results,
         "outcomes": same_outcomes(by_builder),
     }

@@ -136,7 +136,9 @@ def test_a_journal_that_cannot_go_on_becomes_a_report_that_says_so(tmp_path, cap
 )
 def test_no_report_is_made_of_other_sources_or_failures(tmp_path, other, last, said):
     script = load_script()
-    (tmp_path / "nvcc.jsonl").write_text(f'{json.dumps(script.conditions() | other)}\n["a", "passed"]\n{last}\n')
+    for name in ("nvcc", "nvrtc"):
+        first = json.dumps(script.conditions() | other)
+        (tmp_path / f"{name}.jsonl").write_text(f'{first}\n["a", "passed"]\n{last}\n')
     with pytest.raises(ValueError, match=said):
         script.cut_short(tmp_path)
 
@@ -146,6 +148,14 @@ def test_a_report_of_a_journal_needs_one(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         load_script().main()
     assert "expected --journal FOLDER" in capsys.readouterr().err
+
+
+def test_no_report_is_made_of_one_builder(tmp_path):
+    """Nothing would say which tests have not run."""
+    script = load_script()
+    (tmp_path / "nvcc.jsonl").write_text(json.dumps(script.conditions()) + '\n["a", "passed"]\n')
+    with pytest.raises(ValueError, match="two builders.*got 1"):
+        script.cut_short(tmp_path)
 
 
 def test_no_report_is_made_of_two_machines(tmp_path):

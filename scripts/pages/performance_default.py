@@ -81,8 +81,8 @@ def changes(figures: Figures, before: Figures) -> str:
     rest = (
         f"The {len(others)} rows on a GPU of {', '.join(f'`{group}`' for group in sorted(groups))}, before and after "
         f"in one call on one machine, too, have the same bits and are {min(others.values()):.2f} to "
-        f"{max(others.values()):.1f} times as fast. Slower by more than 3%: {'; '.join(slower) or 'none'}. What is "
-        "called from Python differs by as much from run to run, as the processor is shared."
+        f"{max(others.values()):.1f} times as fast. Slower by more than 3%: {'; '.join(slower) or 'none'}. Calls "
+        "from Python depend on a processor that others use, too."
     )
     return "\n\n".join([wrapped(text), table, wrapped(rest)])
 
