@@ -230,6 +230,11 @@ def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, 
     if slots:
         quotes = torch.tensor([levels // 2, 5, levels // 2 + 2, 5], dtype=torch.int32, device="cuda")
         simulator.rollout(quotes.expand(2, 37, slots, 4).contiguous(), auctions=2)
+        if mechanism == "continuous":
+            orders = torch.zeros((16, 37, slots, 1, 2, 3), dtype=torch.int32, device="cuda")
+            orders[..., :2] = quotes.view(2, 2)
+            orders[..., 2] = torch.arange(16, device="cuda").view(16, 1, 1, 1, 1)
+            simulator.rollout(orders, auctions=2)
     simulator.set_parameters(cancel_prob=0.2)
     simulator.reset()
     simulator.run(2)

@@ -66,9 +66,15 @@ class Ensemble:
         self.sim = ks.Simulator(self.config, markets, engine=engine, seed=seed, slots=slots)
         self.alone = [Reference(self.config.to_dict(), slots, seed, m) for m in range(markets)]
 
-    def quotes(self, rng: random.Random) -> list[list[list[int]]]:
-        """Return quotes [M][K][4] that suit what each market looks like now."""
-        return [random_quotes(rng, market.observe(), len(self.sim.slots)) for market in self.alone]
+    def quotes(self, rng: random.Random, flags: bool | None = None) -> list[list[list[Any]]]:
+        """Return quotes [M][K][4] that suit what each market looks like now; or [M][K][6], with the sides' flags."""
+        if flags is None:
+            flags = self.draws_flags(rng)
+        quotes = [random_quotes(rng, market.observe(), len(self.sim.slots)) for market in self.alone]
+        return [[[*quote, *random_flags(rng)] for quote in one] for one in quotes] if flags else quotes
+
+    def draws_flags(self, rng: random.Random) -> bool:
+        return self.config.is_continuous and rng.random() < 0.6
 
     def assert_same(self) -> None:
         """Compare every market with its reference, name by name."""
@@ -98,7 +104,8 @@ class Ensemble:
     def _rollout(self, rng: random.Random) -> None:
         if not self.sim.slots:
             return
-        n, given = rng.choice([1, 3]), [self.quotes(rng) for _ in range(rng.choice([1, 4]))]
+        flags = self.draws_flags(rng)
+        n, given = rng.choice([1, 3]), [self.quotes(rng, flags) for _ in range(rng.choice([1, 4]))]
         record, reach = random_record(rng)
         result = self.sim.rollout(torch.stack([self.tensor(quotes) for quotes in given]), n, record, reach=reach)
         for d, quotes in enumerate(given):
@@ -108,6 +115,8 @@ class Ensemble:
             for m, one in enumerate(seen):
                 last = one[-1]
                 assert result.fills[d, m].tolist() == total_fills(one)
+                if flags:
+                    assert result.rejects[d, m, :, 0].tolist() == rejected(self.alone[m])
                 held = zip(last["cash"], last["inventory"], strict=True)
                 assert result.value[d, m].tolist() == [2 * cash + units * last["mid2"] for cash, units in held]
 
@@ -133,11 +142,35 @@ class Ensemble:
         for m, market in enumerate(before):
             assert_market_is(first, m, market)
 
-    def tensor(self, quotes: list[list[list[int]]]) -> torch.Tensor:
+    def tensor(self, quotes: list[list[list[Any]]]) -> torch.Tensor:
         """Return quotes as a simulator takes them."""
-        return torch.tensor(quotes, dtype=torch.int32, device=self.sim.device).view(
-            len(self.alone), len(self.sim.slots), 4
-        )
+        shape = len(self.alone), len(self.sim.slots)
+        if any(len(quote) > 4 for one in quotes for quote in one):
+            quotes = [[[*q[:2], bits_of(q[4]), *q[2:4], bits_of(q[5])] for q in one] for one in quotes]
+            shape = *shape, 1, 2, 3
+        else:
+            shape = *shape, 4
+        return torch.tensor(quotes, dtype=torch.int32, device=self.sim.device).view(shape)
+
+
+FLAGS = {"keep": 1, "post-only": 2, "ioc": 4, "market": 8}
+
+
+def random_flags(rng: random.Random) -> tuple[str, str]:
+    """Return flags of a bid and of an ask."""
+    words = ["", "", "keep", "keep", "post-only", "ioc", "market", "keep post-only", "ioc market", "keep market"]
+    return rng.choice(words), rng.choice(words)
+
+
+def bits_of(words: str) -> int:
+    """Return flags as an order record has them."""
+    return sum(FLAGS[word] for word in words.split())
+
+
+def rejected(market: Reference) -> list[list[int]]:
+    """Return what the last decision's quotes were not placed for, as `Rollout.rejects` has it, [K][2]."""
+    numbers = {None: 0, "post-only": 1, "own order": 2}
+    return [[numbers[why] for why in sides] for sides in market.rejects]
 
 
 def total_fills(seen: list[dict[str, Any]]) -> list[list[int]]:

@@ -24,15 +24,15 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
 
   // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
-  // is its decision's last. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last) {
+  // is its decision's last; `row` is where their flags are in Launch, or kNoFlags. Returns false if the market has to stop.
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, int64_t row) {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.levers.interval;
     for (;;) {
       if (g < end && g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh)) return false;
+      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, row)) return false;
       if (g == end) break;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
@@ -261,30 +261,35 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   }
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
-  KS_ON_LANE bool take_quotes(const Quote* fresh) {
+  KS_ON_LANE bool take_quotes(const Quote* fresh, int64_t row) {
     if constexpr (Lanes::kLanes > 1) {
       bool goes_on = true;
       Lanes::sync();
-      if (Lanes::leads()) goes_on = take_quotes_alone(fresh);
+      if (Lanes::leads()) goes_on = take_quotes_alone(fresh, row);
       share();
       return Lanes::from_first(goes_on);
     } else {
-      return take_quotes_alone(fresh);
+      return take_quotes_alone(fresh, row);
     }
   }
-  KS_ON_LANE bool take_quotes_alone(const Quote* fresh) {
+  KS_ON_LANE bool take_quotes_alone(const Quote* fresh, int64_t row) {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
-      const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
+      const OrderFlags flags = flags_of(row + k);
+      const Quote asked = quote_of_flags(fresh[k], slots.quotes[k], flags);
+      const Quote quote = apply_pre_trade_limits(asked, slots.accounts[k].inventory, p, flags.both_rest());
       Sides<int32_t> comes = {0, 0};
       for (int side = 0; side < 2; ++side) {
         const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
         comes.set(side, quantity);
-        int32_t price = quote_price(p, side ? quote.ask_price : quote.bid_price, beat_price, side);
-        const int32_t tick = price - origin;
-        if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
-        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {
+        int32_t price = side ? quote.ask_price : quote.bid_price;
+        if (!flags.keeps(side)) {
+          price = quote_price(p, price, beat_price, side);
+          const int32_t tick = price - origin;
+          if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
+        }
+        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side) && flags.rests(side)) {
           slots.set_quantity(k, side, quantity);
           comes.set(side, 0);  // it keeps its place
           continue;
@@ -295,15 +300,24 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       find_quotes();
 #pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number)) return false;
+        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number, flags, row + k)) return false;
     }
     return true;
   }
 
-  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment) {
+  KS_ON_LANE OrderFlags flags_of(int64_t row) const {
+    return {row >= 0 && launch.order_flags ? launch.order_flags[row] : 0};
+  }
+  KS_ON_LANE void reject(int64_t row, int32_t side, Reject why) const {
+    if (row >= 0 && launch.rejects) launch.rejects[row] |= why << (8 * side);
+  }
+
+  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int64_t row) {
     const int32_t tick = slots.price(k, side) - origin;
-    const int32_t left = match(tick, quantity, side, k);
-    if (left == 0) return true;
+    const bool post_only = flags.has(side, kOrderFlagPostOnly);
+    const auto [left, crosses] = match(tick, quantity, side, k, post_only);
+    if (crosses) reject(row, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
+    if (left == 0 || crosses || !flags.rests(side)) return true;
     slots.set_quantity(k, side, left);
     slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
     slots.set_moment(k, side, moment_of(t, moment));

@@ -74,7 +74,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
     if (!forced) slots.begin_decision();
     const int32_t intervals = forced ? 1 : launch.auctions;
     int64_t a = 0;
-    if (this->template decision<true>(fresh, intervals, 0, intervals, a)) return true;
+    if (this->template decision<true>(fresh, kNoFlags, intervals, 0, intervals, a)) return true;
     this->stop();
     return false;
   }

@@ -138,24 +138,26 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
   }
 
   // Match an order, from the best place of the other side to place `last`. One turn of the loop takes from built-in interest or
-  // fills the front quote, so that lanes which meet a quote and lanes which do not go on together. `note` gets each turn's place
-  // and units. Returns what is left.
+  // fills the front quote, so that lanes which meet a quote and lanes which do not go on together. A slot's order stops before a
+  // quote of that slot, `taker`. `note` gets each turn's place and units. Returns what is left.
   template <bool kPlain, typename Note>
-  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side, const Note& note) {
+  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side, const Note& note, int taker = -1) {
     const int32_t other = 1 - side, ordered = left;
     int32_t here = touch.book.best.of(other), quoted = kSlots ? touch.quoted.of(other) : kNoPlace, hit = kNoPlace;
     while ((min_of(here, quoted) <= last) & (left > 0)) {
-      hit = min_of(here, quoted);
+      const int32_t place = min_of(here, quoted);
       const int32_t before_quote = quoted > here ? left : quoted == here ? min_of(left, touch.ahead.of(other)) : 0;
       int32_t units;
       if (kSlots == 0 || before_quote > 0) {
         const auto part = touch.book.take_ahead(here, before_quote, other);
         units = part.units, here = part.next;
-        if (kSlots && quoted == hit) touch.ahead.set(other, touch.ahead.of(other) - units);
+        if (kSlots && quoted == place) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
+        if (taker >= 0 && front_at(place, other) == taker) break;
         units = take_from_quote(touch, left, other);
         quoted = touch.quoted.of(other);
       }
+      hit = place;
       left -= units;
       note(hit, units);
     }
@@ -194,18 +196,28 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     return false;
   }
 
-  // Match a slot's quote, up to tick `limit`. Returns what is left.
-  KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
+  // What is left of an order, and whether that would trade on: it was `post_only`, or has come upon its slot's own quote.
+  struct Matched {
+    int32_t left;
+    bool crosses;
+  };
+
+  // Match a slot's quote, up to tick `limit`.
+  KS_ON_LANE Matched match(int32_t limit, int32_t quantity, int32_t side, int taker, bool post_only) {
+    const int32_t other = 1 - side, last = book.flip(limit, other);
     Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
-    find_front(touch, 1 - side);
+    find_front(touch, other);
+    const auto crosses = [&] { return min_of(touch.book.best.of(other), touch.quoted.of(other)) <= last; };
+    if (post_only && crosses()) return {quantity, true};
     const int64_t fee = unit_fee(p) + p.levers.taker_fee;
     const auto fill = [&](int32_t place, int32_t units) {
-      slots.fill(taker, side, (int64_t)touch.book.flip(place, 1 - side) + origin, units, fee);
+      slots.fill(taker, side, (int64_t)touch.book.flip(place, other) + origin, units, fee);
     };
-    const int32_t left = sweep<false>(touch, touch.book.flip(limit, 1 - side), quantity, side, fill);
-    settle(touch, 1 - side);
+    const int32_t left = sweep<false>(touch, last, quantity, side, fill, taker);
+    const bool stopped = left > 0 && crosses();
+    settle(touch, other);
     keep(touch);
-    return left;
+    return {left, stopped};
   }
 };
 

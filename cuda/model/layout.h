@@ -82,6 +82,9 @@ enum Mark { kMarkFundamental = 0, kMarkMid = 1, kMarkLiquidation = 2 };
 enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisabled = 2 };
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
+// Of a side of a slot's quote, as it arrives; a bit each. And why nothing, or not all, of it came to rest.
+enum OrderFlag { kOrderFlagKeep = 1, kOrderFlagPostOnly = 2, kOrderFlagImmediateOrCancel = 4, kOrderFlagMarket = 8 };
+enum Reject { kRejectPostOnly = 1, kRejectOwnOrder = 2 };
 enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
 // Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/auction.h).
 enum Series {
@@ -276,6 +279,8 @@ struct Launch {
   int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + place among the interval's arrivals
   // Input and output of a run.
   const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
+  const int32_t* order_flags;      // [T, M, K] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
+  int32_t* rejects;                // [T, M, K] enum Reject likewise, or null
   int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision
   int64_t* value;                  // [T, M, K] 2 * cash + inventory * mid2 after each decision, fees apart
   int32_t* series_last_price;      // [M, S] absolute

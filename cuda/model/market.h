@@ -227,8 +227,8 @@ struct Account {
   int64_t cash, inventory, fees;  // ticks x units, units, thousandths of a tick
 };
 
-// Pre-trade limits: prices and sizes are cut, room for inventory is kept, and a quote does not cross itself.
-KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p) {
+// Pre-trade limits: prices and sizes are cut, room for inventory is kept, and a quote that is to rest does not cross itself.
+KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p, bool both_rest = true) {
   q.bid_price = clamp_to(q.bid_price, -kMaxPrice, kMaxPrice);
   q.ask_price = clamp_to(q.ask_price, -kMaxPrice, kMaxPrice);
   int64_t bid_cap = p.max_quote_qty, ask_cap = p.max_quote_qty;
@@ -239,11 +239,35 @@ KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketPar
   }
   q.bid_qty = clamp_to(q.bid_qty, 0, (int32_t)bid_cap);
   q.ask_qty = clamp_to(q.ask_qty, 0, (int32_t)ask_cap);
-  if (q.bid_price >= q.ask_price && q.bid_qty > 0 && q.ask_qty > 0) {
+  if (both_rest && q.bid_price >= q.ask_price && q.bid_qty > 0 && q.ask_qty > 0) {
     bool drop_bid = q.bid_qty <= q.ask_qty, drop_ask = q.ask_qty <= q.bid_qty;
     if (drop_bid) q.bid_qty = 0;
     if (drop_ask) q.ask_qty = 0;
   }
+  return q;
+}
+
+// Flags of a slot's quote, as Launch::order_flags has them.
+struct OrderFlags {
+  int32_t word;
+
+  KS_RULE bool has(int32_t side, int32_t flag) const { return (word >> (8 * side) & flag) != 0; }
+  KS_RULE bool keeps(int32_t side) const { return has(side, kOrderFlagKeep); }
+  KS_RULE bool rests(int32_t side) const {
+    return keeps(side) || !has(side, kOrderFlagImmediateOrCancel | kOrderFlagMarket);
+  }
+  // Whether neither side keeps what stands, and what is left of both will stand.
+  KS_RULE bool both_rest() const { return rests(0) && rests(1) && !keeps(0) && !keeps(1); }
+};
+
+constexpr int64_t kNoFlags = -kMaxSlots;  // as a row of slots: none of its slots has flags
+
+// What flags make of an arriving quote before the pre-trade limits.
+KS_RULE Quote quote_of_flags(Quote q, const Quote& standing, OrderFlags flags) {
+  if (flags.has(0, kOrderFlagMarket)) q.bid_price = kMaxPrice;
+  if (flags.has(1, kOrderFlagMarket)) q.ask_price = -kMaxPrice;
+  if (flags.keeps(0)) q.bid_price = standing.bid_price, q.bid_qty = standing.bid_qty;
+  if (flags.keeps(1)) q.ask_price = standing.ask_price, q.ask_qty = standing.ask_qty;
   return q;
 }
 

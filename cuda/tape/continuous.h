@@ -87,13 +87,24 @@ struct ContinuousTape : TapeMarket {
       const int32_t tick = other ? best.ask : best.bid;
       if (other ? tick > limit : tick < 0 || tick < limit) break;
       const int32_t before = left;
-      while (left > 0 && units_at(other, tick) > 0) left -= take_next(tick, left, other, order.id);
+      while (left > 0 && units_at(other, tick) > 0 && !meets_own(tick, other, taker)) left -= take_next(tick, left, other, order.id);
       const int32_t units = before - left;
+      if (units == 0) break;
       volume += units;
       last_tick = tick;
       if (taker >= 0) book_fill(taker, side, tick, units, unit_fee(p) + p.levers.taker_fee);
     }
     return left;
+  }
+
+  // Whether slot `taker`'s own quote is the next at a tick, or none (-1).
+  bool meets_own(int32_t tick, int side, int taker) {
+    if (taker < 0 || quote_tick(taker, side) != tick || aheads[taker][side] > 0) return false;
+    return next_quote(side, [&](int j) { return quote_tick(j, side) == tick; }) == taker;
+  }
+  bool crosses(int32_t limit, int side) {
+    const BestPrices best = best_prices();
+    return side ? best.bid >= 0 && best.bid >= limit : best.ask <= limit;
   }
 
   void book_fill(int k, int side, int32_t tick, int32_t units, int32_t fee) {
@@ -122,13 +133,18 @@ struct ContinuousTape : TapeMarket {
   void take_quotes(const Quote* fresh) {
     for (int turn = 0; turn < slots; ++turn) {
       const int k = (int)((uint64_t)(t + turn) % (uint64_t)slots);
-      const Quote quote = apply_pre_trade_limits(fresh[k], accounts[k].inventory, p);
+      const OrderFlags flags = {launch.order_flags ? launch.order_flags[k] : 0};
+      const Quote asked = quote_of_flags(fresh[k], {price(k, 0), quantity(k, 0), price(k, 1), quantity(k, 1)}, flags);
+      const Quote quote = apply_pre_trade_limits(asked, accounts[k].inventory, p, flags.both_rest());
       int32_t comes[2];
       for (int side = 0; side < 2; ++side) {
         comes[side] = side ? quote.ask_qty : quote.bid_qty;
-        int32_t at = quote_price(p, side ? quote.ask_price : quote.bid_price, beat_price, side);
-        if (side ? at - origin < 0 : at - origin >= levels) at = origin + (side ? pricing.lowest : pricing.highest);
-        if (at == price(k, side) && comes[side] > 0 && comes[side] <= quantity(k, side)) {
+        int32_t at = side ? quote.ask_price : quote.bid_price;
+        if (!flags.keeps(side)) {
+          at = quote_price(p, at, beat_price, side);
+          if (side ? at - origin < 0 : at - origin >= levels) at = origin + (side ? pricing.lowest : pricing.highest);
+        }
+        if (at == price(k, side) && comes[side] > 0 && comes[side] <= quantity(k, side) && flags.rests(side)) {
           withdraw(k, side, quantity(k, side) - comes[side], kWithdrawn);
           comes[side] = 0;  // the rest keeps its place
           continue;
@@ -138,15 +154,21 @@ struct ContinuousTape : TapeMarket {
         set_quantity(k, side, 0);
       }
       for (int side = 0; side < 2; ++side)
-        if (comes[side] > 0) join(k, side, comes[side], turn);
+        if (comes[side] > 0) join(k, side, comes[side], turn, flags);
     }
   }
-  void join(int k, int side, int32_t units, int32_t turn) {
+  void join(int k, int side, int32_t units, int32_t turn, OrderFlags flags) {
     const int32_t tick = price(k, side) - origin;
-    const Order order = {++rows.orders, t, k, units, kSlot, 0};
+    if (flags.has(side, kOrderFlagPostOnly) && crosses(tick, side)) return;
+    Order order = {++rows.orders, t, k, units, kSlot, 0};
     rows.submit(order, side, price(k, side));
     const int32_t left = match(tick, order, side, k);
     if (left == 0) return;
+    if (crosses(tick, side) || !flags.rests(side)) {
+      order.left = 0;
+      rows.cancel(order, side, price(k, side), left, kExpired);
+      return;
+    }
     ids[k][side] = order.id;
     set_quantity(k, side, left);
     aheads[k][side] = tick >= 0 && tick < levels ? book.units[side][(std::size_t)tick] : 0;

@@ -46,7 +46,7 @@ def run(
     decisions: int,
     auctions: int,
     results: Mapping[str, torch.Tensor],
-    quotes: torch.Tensor | None,
+    submitted: Mapping[str, torch.Tensor],
     *,
     events: float,
     progress: bool | None,
@@ -60,8 +60,8 @@ def run(
         state: All that they change, besides the results.
         decisions: T.
         auctions: Auctions per decision.
-        results: What to write into, zeroed: `fills`, `value` and the series, by their names in `struct Launch`.
-        quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
+        results: What to write into, zeroed: `fills`, `value`, `rejects` and series, by their names in `struct Launch`.
+        submitted: What slots submit, `[T, M, K, ...]` each, by their names in `struct Launch`; nothing if quotes stand.
         events: Agent-events per auction of all markets, which say whether the call takes long.
         progress: As in `Simulator.run`.
         reach: Of the depths that are recorded.
@@ -71,7 +71,7 @@ def run(
     most = max(auctions if whole else 1, int(EVENTS[engine.name] / events))
     if total <= most and not progress:
         fills = {"fills": None} if "fills" not in results else {}  # not an environment's
-        engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, new_quotes=quotes, **fills, **results)
+        engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, **submitted, **fills, **results)
         engine.prepare_launcher(RUN)
         return
     engine.check_sizes()
@@ -80,7 +80,7 @@ def run(
     try:
         with bar:
             for piece in cut_into_pieces(decisions, auctions, most):
-                _run_piece(engine, piece, auctions, results, quotes, reach)
+                _run_piece(engine, piece, auctions, results, submitted, reach)
                 if engine.device.type == "cuda":
                     torch.cuda.synchronize(engine.device)  # else the bar would run ahead of the GPU
                 bar.update(piece.decisions * piece.auctions)
@@ -97,7 +97,7 @@ def _run_piece(
     piece: Piece,
     auctions: int,
     results: Mapping[str, torch.Tensor],
-    quotes: torch.Tensor | None,
+    submitted: Mapping[str, torch.Tensor],
     reach: int,
 ) -> None:
     """Run a piece of some decisions, and add its results to those of the whole."""
@@ -108,19 +108,19 @@ def _run_piece(
         name: torch.zeros_like(whole[:, columns] if name.startswith("series_") else whole[rows])
         for name, whole in results.items()
     }
-    given = None if quotes is None or piece.auction else quotes[rows]  # later on they stand
+    given = {} if piece.auction else {name: tensor[rows] for name, tensor in submitted.items()}  # later on they stand
     engine.launch(
         RUN,
         decisions=piece.decisions,
         auctions=piece.auctions,
         reach=reach,
-        new_quotes=given,
+        **given,
         **({"fills": None} | parts),
     )
     for name, part in parts.items():
         if name.startswith("series_"):
             results[name][:, columns] = part
-        elif name == "fills":
+        elif name in ("fills", "rejects"):
             results[name][rows] += part
         else:  # the value after the last auction so far
             results[name][rows] = part

@@ -126,10 +126,13 @@ def _allowed(dtype: torch.dtype, shape: Sequence[int | None], device: torch.devi
 
 
 def check_quotes(
-    quotes: Any, shape: tuple[int | None, ...], device: torch.device, name: str = "quotes"
+    quotes: Any, shape: tuple[int | None, ...], device: torch.device, name: str = "quotes", axis: int = -2
 ) -> torch.Tensor:
-    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors."""
-    if shape[-2] == 0:
+    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors.
+
+    `axis` is that of the slots.
+    """
+    if shape[axis] == 0:
         raise ValueError(f"{name}: expected None, or Simulator(slots=...), got quotes, but this simulator has no slots")
     return engine_input(name, quotes, torch.int32, shape, device)
 

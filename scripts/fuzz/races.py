@@ -112,7 +112,7 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
     if isinstance(thing, ks.Simulator):
         decisions, auctions = int(rng.integers(1, 4)), 10
         given = {
-            "new_quotes": torch.from_numpy(moves.quotes_of(sim, rng, decisions)),
+            "new_quotes": torch.from_numpy(moves.quotes_of(sim, rng, decisions, records=False)),
             "fills": torch.zeros((decisions, markets, slots, 2), dtype=torch.int64),
             "value": torch.zeros((decisions, markets, slots), dtype=torch.int64),
         }

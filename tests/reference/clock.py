@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .market import Market, Stopped
-from .orders import BUY, SELL, Order, through_the_door
+from .orders import BUY, MAX_PRICE, SELL, Order, through_the_door
 from .words import RATION, WHO, bits, scaled, word
 
 LAST_EVENT = 1 << 32
@@ -41,6 +41,8 @@ class Reference(Market):
 
     def _play(self, quotes: Any, number: int, n: int) -> None:
         self.log = []
+        if number == 0:
+            self.rejects = [[None, None] for _ in self.accounts]  # of the decision: of its bid and its ask
         for account in self.accounts:
             account["bought"] = account["sold"] = 0
         volume = self.volume
@@ -166,28 +168,48 @@ class Reference(Market):
         slots = len(self.rules.slots)
         for number in range(slots):
             slot = (self.t + number) % slots
-            numbers = through_the_door(self.rules, quotes[slot], self.accounts[slot]["inventory"])
+            # Four numbers, and perhaps the flags of the bid and of the ask.
+            asked, words = list(quotes[slot][:4]), dict(zip((BUY, SELL), quotes[slot][4:] or ("", ""), strict=True))
+            for place, side in ((0, BUY), (2, SELL)):
+                standing = self.quotes[slot][side]
+                if "market" in words[side]:
+                    asked[place] = side * MAX_PRICE
+                if "keep" in words[side]:
+                    asked[place : place + 2] = standing.price, standing.quantity
+            new = not any(word in words[side] for word in ("keep", "ioc", "market") for side in words)
+            numbers = through_the_door(self.rules, asked, self.accounts[slot]["inventory"], new)
             fresh = {BUY: self._fresh(slot, BUY, *numbers[:2]), SELL: self._fresh(slot, SELL, *numbers[2:])}
             comes = []
             for side, order in fresh.items():
+                standing = self.quotes[slot][side]
                 beyond = order.price > self.grid.high if side == BUY else order.price < self.grid.low
                 if beyond:
                     order.price = self.grid.nearest(order.price)
-                standing = self.quotes[slot][side]
-                if order.price == standing.price and 0 < order.quantity <= standing.quantity:
+                at_once = "ioc" in words[side] or "market" in words[side]
+                if "keep" in words[side]:
+                    order.price, at_once = standing.price, False
+                if not at_once and order.price == standing.price and 0 < order.quantity <= standing.quantity:
                     standing.quantity = order.quantity  # keeps its place
                     continue
                 self.book.leave(standing)
                 self.quotes[slot][side] = order
-                comes.append(order)
-            for order in comes:
+                comes.append((order, at_once, "post-only" in words[side]))
+            for order, at_once, post_only in comes:
+                if order.quantity and post_only and self.book.meets(order.side, order.price):
+                    order.quantity = 0
+                    self.rejects[slot][order.side == SELL] = "post-only"
                 if order.quantity:
                     self._match(order)
+                if order.quantity and self.book.meets(order.side, order.price):
+                    order.quantity = 0
+                    self.rejects[slot][order.side == SELL] = "own order"
+                if at_once:
+                    order.quantity = 0
                 if order.quantity:
                     self._rest(order)
 
     def _match(self, order: Order) -> None:
-        for first, units in self.book.take(order.side, order.price, order.quantity):
+        for first, units in self.book.take(order.side, order.price, order.quantity, order.slot):
             assert order.slot is None or order.slot != first.slot, "a slot has met itself"
             order.quantity -= units
             self.volume += units

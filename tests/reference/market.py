@@ -63,6 +63,7 @@ class Market:
         self.signed_volume = 0  # of the last interval: takers' buys less sells, or in a call what was marketable
         self.accounts = [{"cash": 0, "inventory": 0, "fees": 0, "bought": 0, "sold": 0} for _ in rules.slots]
         self.quotes = [{side: Order(side, 0, 0, 0, slot) for side in (BUY, SELL)} for slot in range(len(rules.slots))]
+        self.rejects: list[list[str | None]] = []  # of each slot's bid and ask in the last decision
         self.log: list[tuple] = []  # of the last interval: what came, traded, left; see `_note`
         self.book: Any = Queues(self.grid) if rules.mechanism == "continuous" else Auction(self.grid)
         for side in (BUY, SELL):

@@ -65,15 +65,20 @@ def quote_price(rules: Rules, grid: Grid, side: int, price: int, last_price: int
     return grid.on_tick(side, within_collar(rules, side, price, last_price))
 
 
-def through_the_door(rules: Rules, quote: list[int], inventory: int) -> list[int]:
-    """Pre-trade limits of one slot: bid price, bid quantity, ask price, ask quantity."""
+def through_the_door(rules: Rules, quote: list[int], inventory: int, both_rest: bool = True) -> list[int]:
+    """Pre-trade limits of one slot: bid price, bid quantity, ask price, ask quantity.
+
+    `both_rest`: both sides are new, and are to stand once they have traded.
+    """
     bid_price, bid_qty, ask_price, ask_qty = (int(number) for number in quote)
     bid_price, ask_price = (min(max(price, -MAX_PRICE), MAX_PRICE) for price in (bid_price, ask_price))
     bid_qty, ask_qty = (min(max(quantity, 0), rules.max_quote_qty) for quantity in (bid_qty, ask_qty))
     if rules.inventory_limit is not None:
         bid_qty = min(bid_qty, max(0, rules.inventory_limit - inventory))
         ask_qty = min(ask_qty, max(0, rules.inventory_limit + inventory))
-    if bid_price >= ask_price and bid_qty and ask_qty:  # a slot does not trade with itself: the smaller side goes
+    if (
+        both_rest and bid_price >= ask_price and bid_qty and ask_qty
+    ):  # a slot does not trade with itself: the smaller side goes
         keep_bid, keep_ask = bid_qty > ask_qty, ask_qty > bid_qty
         bid_qty, ask_qty = bid_qty * keep_bid, ask_qty * keep_ask
     return [bid_price, bid_qty, ask_price, ask_qty]

@@ -15,7 +15,7 @@ import numpy as np
 
 from kineticsim_env.engines.numpy.auction import auction_of_each
 from kineticsim_env.engines.numpy.clock import call_on_the_clock
-from kineticsim_env.engines.numpy.continuous import continuous_interval
+from kineticsim_env.engines.numpy.continuous import Arriving, arriving, continuous_interval
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import ERROR_STOPPED, NO_PRICE, Markets
@@ -25,11 +25,17 @@ SERIES = (
 )  # fmt: skip
 
 
-def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] are not yet limited, or None."""
+def decision(
+    m: Markets, auctions: int, quotes: np.ndarray | None = None, submitted: Arriving | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield volume and fills of each auction of one decision.
+
+    Quotes [m, K, 4] are not yet limited, or None; under continuous trading they may have flags, as `submitted` has.
+    """
+    submitted = arriving(quotes) if submitted is None else submitted
     for i in range(auctions):
         if m.continuous:
-            yield continuous_interval(m, quotes, i, auctions)
+            yield continuous_interval(m, submitted, i, auctions)
             continue
         # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
         fresh = apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None
@@ -50,13 +56,16 @@ def run(args: dict[str, Any], rows: np.ndarray) -> None:
 
 def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None:
     quotes = None if args["new_quotes"] is None else args["new_quotes"][d][m.rows]
-    fills = np.zeros((*m.cash.shape, 2), np.int64)
-    results = decision(m, args["auctions"], quotes) if not frozen else [(0, fills)] * args["auctions"]
+    flags = None if args.get("order_flags") is None else args["order_flags"][d][m.rows]
+    fills, submitted = np.zeros((*m.cash.shape, 2), np.int64), arriving(quotes, flags)
+    results = decision(m, args["auctions"], quotes, submitted) if not frozen else [(0, fills)] * args["auctions"]
     for i, (volume, filled) in enumerate(results):
         fills = fills + filled
         record(args, m, d * args["auctions"] + i, volume)
     if args["fills"] is not None:
         args["fills"][d, m.rows] = fills
+    if args.get("rejects") is not None and submitted is not None:
+        args["rejects"][d, m.rows] = submitted.rejects[..., 0] | submitted.rejects[..., 1] << 8
     if args["value"] is not None:
         args["value"][d, m.rows] = 2 * m.cash + m.inventory * m.marked_mid2[:, None]
 

@@ -59,15 +59,15 @@ def marketable_ticks(m: Markets, collar_price: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------ new quotes
 
 
-def apply_pre_trade_limits(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
-    """Return quotes [m, K, 4] as the pre-trade limits leave them."""
+def apply_pre_trade_limits(m: Markets, new_quotes: np.ndarray, both_rest: np.ndarray | bool = True) -> np.ndarray:
+    """Return quotes [m, K, 4] as the pre-trade limits leave them; crossed ones go where `both_rest`, [m, K]."""
     largest, limit = m.params["max_quote_qty"][:, None], m.params["inventory_limit"][:, None]
     bid_price, ask_price = (np.clip(new_quotes[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
     bid_qty, ask_qty = (np.clip(new_quotes[..., i].astype(np.int64), 0, largest) for i in (1, 3))
     room_to_buy = np.where(limit >= 0, np.maximum(0, limit - m.inventory), bid_qty)
     room_to_sell = np.where(limit >= 0, np.maximum(0, limit + m.inventory), ask_qty)
     bid_qty, ask_qty = np.minimum(bid_qty, room_to_buy), np.minimum(ask_qty, room_to_sell)
-    crossed = (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
+    crossed = both_rest & (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
     drop_bid, drop_ask = crossed & (bid_qty <= ask_qty), crossed & (ask_qty <= bid_qty)
     return np.stack([bid_price, np.where(drop_bid, 0, bid_qty), ask_price, np.where(drop_ask, 0, ask_qty)], axis=-1)
 

@@ -62,7 +62,7 @@ def follow_grid(m: Markets, moved: np.ndarray) -> None:
     m.queue = np.where(moved[:, None, None], cut, m.queue)
 
 
-def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) -> Match:
+def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray, own: np.ndarray) -> Match:
     """Match one order in each market with what rests.
 
     A sell is matched as a buy in a mirror, in which the best tick to trade at is the lowest, too.
@@ -72,6 +72,7 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) 
         buys: whether it buys, bool [m].
         limit: the worst tick it trades at, [m].
         quantity: [m]; 0 is no order.
+        own: bool [m, K], whose order it is; it stops before what that slot has standing.
     """
     last, each, side = m.num_levels - 1, np.arange(len(m.rows)), buys.astype(np.int64)  # of the quotes that it meets
     ticks = np.where(buys[:, None], np.arange(last + 1), np.arange(last, -1, -1))  # of the mirror's places
@@ -84,8 +85,13 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) 
     book, shape = each[:, None], built_in.shape
     there = built_in + scatter((book, at), standing, shape)
     there[np.arange(last + 1) > np.where(buys, limit, last - limit)[:, None]] = 0
-    taken = np.clip(quantity[:, None] - (np.cumsum(there, axis=1) - there), 0, there)
+    better = np.cumsum(there, axis=1) - there
     stand_before = before_each(at, m.queue[each, :, side], m.moments[each, :, side], standing)
+    before_own = np.where(
+        own & (standing > 0), np.take_along_axis(better, at, axis=1) + stand_before, quantity[:, None]
+    )
+    quantity = np.minimum(quantity, before_own.min(axis=1, initial=2**62))
+    taken = np.clip(quantity[:, None] - better, 0, there)
     fills = np.clip(np.take_along_axis(taken, at, axis=1) - stand_before, 0, standing)
     gone = taken - scatter((book, at), fills, shape)
 
