@@ -96,6 +96,7 @@ class MarketConfig:
             `num_agents`.
         mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
         quote_latency: Events after which a decision's quotes arrive, under `"continuous"`.
+        orders_per_side: Levels of each slot's ladder, 1 to 8; more than 1 under `"continuous"` only.
         regimes: Mappings of parameters that a hidden regime changes: `max_order_qty`, `noise_spread`,
             `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
             is no regime.
@@ -141,6 +142,7 @@ class MarketConfig:
     beat: int | None = None
     mechanism: str = "call"
     quote_latency: PerMarket[int] = 0
+    orders_per_side: int = 1
     regimes: Any = None
     regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None

@@ -18,6 +18,8 @@ typedef unsigned char uint8_t;
 namespace ks {
 
 constexpr int kMaxSlots = 32;         // one lane of a warp per slot
+constexpr int kMaxOrdersPerSide = 8;  // levels of a ladder,
+constexpr int kMaxOrders = 32;        // and of all slots' ladders together
 constexpr int kHistory = 4;           // past decisions that an observation shows
 constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
@@ -221,11 +223,13 @@ struct TaskParams {
   double value_scale[11];          // of each of enum TaskValue that has a column, what this is divided by
 };
 
-// The argument of one launch. A pointer that is not needed is null.
+// The argument of one launch. A pointer that is not needed is null. Of a ladder, with n above 1, N is n levels, and O is n levels with
+// two places in queues each; with one order per side neither is an axis.
 struct Launch {
   int64_t markets;
   int32_t levels;
   int32_t slots;
+  int32_t orders_per_side;         // n, levels of each slot's ladder
   int32_t decisions;
   int32_t auctions;
   int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
@@ -270,17 +274,17 @@ struct Launch {
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of its slots.
-  int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
+  int32_t* quotes;                 // [M, K, O, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]
   int64_t* fees;                   // [M, K] thousandths of a tick
   // State of slots under continuous trading, else null; bids first.
-  int32_t* queue;                  // [M, K, 2] built-in units ahead of standing quotes
-  int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + place among the interval's arrivals
+  int32_t* queue;                  // [M, K, O, 2] built-in units ahead of standing quotes
+  int64_t* moments;                // [M, K, O, 2] when standing quotes came: 256 * t + place among the interval's arrivals
   // Input and output of a run.
-  const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
-  const int32_t* order_flags;      // [T, M, K] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
-  int32_t* rejects;                // [T, M, K] enum Reject likewise, or null
+  const int32_t* new_quotes;       // [T, M, K, N, 4] or null: standing quotes stay
+  const int32_t* order_flags;      // [T, M, K, N] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
+  int32_t* rejects;                // [T, M, K, N] enum Reject likewise, or null
   int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision
   int64_t* value;                  // [T, M, K] 2 * cash + inventory * mid2 after each decision, fees apart
   int32_t* series_last_price;      // [M, S] absolute

@@ -47,7 +47,7 @@ class Ensemble(LiveMarkets):
             seed: Market m is seeded `seed + m`; or one seed per market. For several runs see `run_seed`.
             slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
                 `"fundamental"`, or the name of one of `config.agents`) of the agent that it replaces, None for one that
-                replaces nobody. At most 32.
+                replaces nobody. At most 32, and as many levels of all their ladders (`orders_per_side`) together.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.
 
         Raises:
@@ -57,11 +57,12 @@ class Ensemble(LiveMarkets):
         config = MarketConfig() if config is None else config
         self._config = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
-        self.slots = check_slots(slots, [kind.name for kind in config.agents])
+        self.slots = check_slots(slots, [kind.name for kind in config.agents], config.orders_per_side)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
-        self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
+        self.sizes: dict[str, Any] = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
+        self.sizes |= layout.ladder_sizes(config.orders_per_side)
         self.sizes["I"] = layout.info_rows(len(self.slots))
         self._replaced = {name: self.slots.count(name) for name in (*CLASSES, *(kind.name for kind in config.agents))}
         self._groups = agent_groups(config, self._replaced)
@@ -128,7 +129,7 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `regimes` and `agents`. A `window` above 0 cannot become
+                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above 0 cannot become
                 0. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
@@ -235,7 +236,7 @@ class Ensemble(LiveMarkets):
         return opening_memory(self._groups, seen_at_opening(self.rows, regime))
 
 
-def _state_of(config: MarketConfig, sizes: Mapping[str, int]) -> list[str]:
+def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:
     """Return the names of the tensors that hold markets of a config, and of these sizes."""
     return [
         *layout.MARKET_STATE,

@@ -58,7 +58,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in PROBABILITIES.items()}
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
-        **{name: bounds for name, bounds in INTEGERS.items() if name != "num_levels"},
+        **{name: bounds for name, bounds in INTEGERS.items() if name not in ("num_levels", "orders_per_side")},
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),

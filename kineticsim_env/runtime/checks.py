@@ -187,8 +187,22 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
     return markets
 
 
-def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]:
-    """Return the class that each slot replaces, or None; `added` are the names of classes that users have written."""
+def check_slots(slots: Any, added: Sequence[str] = (), orders_per_side: int = 1) -> tuple[str | None, ...]:
+    """Return the class that each slot replaces, or None; `added` are the names of classes that users have written.
+
+    `orders_per_side` is how many levels the ladder of each has.
+    """
+    names = _checked_slots(slots, added)
+    most = layout.CONSTANTS["kMaxOrders"]
+    if len(names) * orders_per_side > most:
+        raise ValueError(
+            f"slots: expected up to {most // orders_per_side} with orders_per_side={orders_per_side}, as ladders have "
+            f"{most} levels together, got {len(names)}"
+        )
+    return names
+
+
+def _checked_slots(slots: Any, added: Sequence[str]) -> tuple[str | None, ...]:
     classes = (*CLASSES, *added)
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):

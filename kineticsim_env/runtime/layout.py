@@ -11,7 +11,7 @@ import ctypes
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -41,6 +41,10 @@ INFO = "info episode_return episode_filled idle".split()  # of an environment th
 VALUES = "task_values opening_value".split()  # where settings of the task differ
 
 
+Sizes: TypeAlias = Mapping[str, int | tuple[int, ...]]
+"""The sizes of axes by name; of one that may be none, or several, a tuple."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Field:
     """A field of a struct in `cuda/model/layout.h`."""
@@ -58,9 +62,10 @@ class Field:
         """The torch dtype of what the pointer points to."""
         return _TYPES[self.ctype][1]
 
-    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37}`."""
-        return tuple(sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
+    def shape(self, sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37} | ladder_sizes(1)`."""
+        axes = (sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
+        return tuple(size for axis in axes for size in ([axis] if isinstance(axis, int) else axis))
 
 
 def parse_struct(text: str, name: str) -> dict[str, Field]:
@@ -155,8 +160,14 @@ def info_rows(slots: int) -> int:
     return CONSTANTS["kMarketInfos"] + slots * CONSTANTS["kSlotInfos"]
 
 
+def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:
+    """Return the axes of ladders: N of what is submitted, O of what stands, with two places in queues."""
+    one = orders_per_side == 1
+    return {"N": () if one else (orders_per_side,), "O": () if one else (orders_per_side, 2)}
+
+
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
-def allocate(names: Sequence[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
+def allocate(names: Sequence[str], sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
     """Return zeroed tensors for the named fields of `Launch`."""
     return {
         name: torch.zeros(LAUNCH_FIELDS[name].shape(sizes), dtype=LAUNCH_FIELDS[name].dtype, device=device)

@@ -71,7 +71,12 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
 def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.init}
-    return {name: _described(value) for name, value in fields.items() if not (isinstance(value, dict) and not value)}
+    return {name: _described(value) for name, value in fields.items() if not _is_later(name, value)}
+
+
+def _is_later(name: str, value: Any) -> bool:
+    """Return whether a field is as it was before there was one, so that states saved then are of the same market."""
+    return (isinstance(value, dict) and not value) or (name == "orders_per_side" and value == 1)
 
 
 def _described(value: Any) -> Any:

@@ -33,7 +33,7 @@ class NumpyEngine(Engine):
 
     name = "numpy"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
         self._args: dict[str, Any] = dict.fromkeys(layout.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
         super().__init__(device, sizes, tensors)
