@@ -1,7 +1,7 @@
 // persistent_kernel.cu: the kernel that is launched. Compiled just in time by NVRTC or nvcc, once for each variant
 // (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
-//   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, or 2 for more   KS_TASK  environment step
+//   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, 2 for more, 3 with ladders   KS_TASK  environment step
 //   KS_PARAMETER_CONSTANTS, KS_LEVELS (optional)  parameters and levels that markets have alike, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold

@@ -60,16 +60,16 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     if (kSlots) {
       const uint64_t places = random_word(key, beat, kPlaceWord);
 #pragma unroll 1
-      for (int k = 0; k < slots.count(); ++k) {
+      for (int j = 0; j < slots.quote_count(); ++j) {
         for (int side = 0; side < 2; ++side) {
-          const int32_t tick = tick_of(k, side), ahead = slots.ahead(k, side);
+          const int32_t tick = tick_of(j, side), ahead = slots.ahead(j, side);
           if (tick < 0 || ahead == 0) continue;
           const int32_t q = book.resting(tick, side);
           if (q == 0) continue;
           const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
           const int32_t loss = cancelled(q, now.cancel_threshold, (uint32_t)(word >> (32 * (tick & 1))), side);
           if (loss == 0) continue;
-          slots.set_ahead(k, side, ahead - cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side))));
+          slots.set_ahead(j, side, ahead - cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side))));
         }
       }
     }
@@ -276,6 +276,11 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
+      if constexpr (kSlots == kLadders) {
+        const int first = k * slots.levels();
+        if (!take_ladder(fresh + first, k, number, row * slots.levels() + first)) return false;
+        continue;
+      }
       const OrderFlags flags = flags_of(row + k);
       const Quote asked = quote_of_flags(fresh[k], slots.quotes[k], flags);
       const Quote quote = apply_pre_trade_limits(asked, slots.accounts[k].inventory, p, flags.both_rest());
@@ -283,12 +288,8 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       for (int side = 0; side < 2; ++side) {
         const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
         comes.set(side, quantity);
-        int32_t price = side ? quote.ask_price : quote.bid_price;
-        if (!flags.keeps(side)) {
-          price = quote_price(p, price, beat_price, side);
-          const int32_t tick = price - origin;
-          if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
-        }
+        const int32_t asked_price = side ? quote.ask_price : quote.bid_price;
+        const int32_t price = flags.keeps(side) ? slots.price(k, side) : arriving_price(asked_price, side);
         if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side) && flags.rests(side)) {
           slots.set_quantity(k, side, quantity);
           comes.set(side, 0);  // it keeps its place
@@ -300,7 +301,53 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       find_quotes();
 #pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number, flags, row + k)) return false;
+        if (comes.of(side) > 0 && !join(k, k, side, comes.of(side), number, flags, row + k)) return false;
+    }
+    return true;
+  }
+  // What levers and the grid's far end make of a price that is not kept.
+  KS_ON_LANE int32_t arriving_price(int32_t asked, int32_t side) const {
+    const int32_t price = quote_price(p, asked, beat_price, side), tick = price - origin;
+    return (side ? tick < 0 : tick >= levels) ? origin + (side ? pricing.lowest : pricing.highest) : price;
+  }
+
+  // Slot k's ladder arrives; `row` is where its flags are.
+  KS_ON_LANE bool take_ladder(const Quote* fresh, int k, int number, int64_t row) {
+    const int count = slots.levels();
+    Quote ladder[kMaxOrdersPerSide];
+    OrderFlags flags[kMaxOrdersPerSide];
+#pragma unroll 1
+    for (int n = 0; n < count; ++n) {
+      const int first = k * slots.per_slot() + 2 * n;
+      for (int side = 0; side < 2; ++side)
+        if (slots.quantity(first, side) == 0 && slots.quantity(first + 1, side) > 0) slots.take_over(first, first + 1, side);
+      Quote standing = slots.quotes[first];
+      standing.bid_qty += slots.quotes[first + 1].bid_qty, standing.ask_qty += slots.quotes[first + 1].ask_qty;
+      flags[n] = flags_of(row + n);
+      ladder[n] = quote_of_flags(fresh[n], standing, flags[n]);
+    }
+    apply_ladder_limits(ladder, flags, count, slots.accounts[k].inventory, p);
+#pragma unroll 1
+    for (int i = 0; i < 2 * count; ++i) {
+      const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
+      int32_t& comes = side ? ladder[n].ask_qty : ladder[n].bid_qty;
+      const int32_t asked = side ? ladder[n].ask_price : ladder[n].bid_price;
+      const int32_t price = flags[n].keeps(side) ? slots.price(first, side) : arriving_price(asked, side);
+      const int32_t oldest = slots.quantity(first, side), all = oldest + slots.quantity(first + 1, side);
+      const bool stays = price == slots.price(first, side) && comes > 0 && all > 0 && flags[n].rests(side);
+      const bool grows = stays && comes > all;  // the second place is left empty, and comes with the rest
+      slots.set_quantity(first, side, stays ? min_of(oldest, comes) : 0);
+      slots.set_quantity(first + 1, side, stays && !grows ? max_of(0, comes - oldest) : 0);
+      comes = grows ? comes - oldest : stays ? 0 : comes;
+      slots.set_price(first, side, price), slots.set_price(first + 1, side, price);
+    }
+    find_quotes();
+#pragma unroll 1
+    for (int i = 0; i < 2 * count; ++i) {
+      const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
+      const int32_t comes = side ? ladder[n].ask_qty : ladder[n].bid_qty;
+      const int j = first + (slots.quantity(first, side) > 0);
+      if (comes > 0 && !join(j, k, side, comes, number, flags[n], row + n)) return false;
     }
     return true;
   }
@@ -312,15 +359,16 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     if (row >= 0 && launch.rejects) launch.rejects[row] |= why << (8 * side);
   }
 
-  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int64_t row) {
-    const int32_t tick = slots.price(k, side) - origin;
+  // Slot k's order comes, at the price of its quote j, which is where it stands then.
+  KS_ON_LANE bool join(int j, int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int64_t row) {
+    const int32_t tick = slots.price(j, side) - origin;
     const bool post_only = flags.has(side, kOrderFlagPostOnly);
     const auto [left, crosses] = match(tick, quantity, side, k, post_only);
     if (crosses) reject(row, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
     if (left == 0 || crosses || !flags.rests(side)) return true;
-    slots.set_quantity(k, side, left);
-    slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
-    slots.set_moment(k, side, moment_of(t, moment));
+    slots.set_quantity(j, side, left);
+    slots.set_ahead(j, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
+    slots.set_moment(j, side, moment_of(t, moment));
     find_quotes();
     return !checks_overflow || has_room(side, 0);
   }

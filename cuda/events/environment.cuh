@@ -22,10 +22,10 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Lanes = typename Base::Lanes;
 
   KS_ON_LANE int slot_count() const { return slots.count(); }
-  KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k]; }
+  KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k * slots.per_slot()]; }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
-  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k, side); }
+  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k * slots.per_slot(), side); }
   KS_ON_LANE void clear_slot(int k, const Account& account) { slots.clear(k, account); }
 
   KS_ON_LANE auto bids() const { return book.on(0); }

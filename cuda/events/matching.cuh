@@ -57,20 +57,21 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     const int32_t place = slots.best.of(side);
     touch.quoted.set(side, place);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int k = front_at(place, side);
-    touch.ahead.set(side, slots.ahead(k, side)), touch.offered.set(side, slots.quantity(k, side));
+    const int j = front_at(place, side);
+    touch.ahead.set(side, slots.ahead(j, side)), touch.offered.set(side, slots.quantity(j, side));
   }
   KS_ON_LANE void settle(const Touch& touch, int32_t side) {
     const int32_t place = slots.best.of(side);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int k = front_at(place, side);
-    const int32_t passed = slots.ahead(k, side) - touch.ahead.of(side), units = slots.quantity(k, side) - touch.offered.of(side);
+    const int front = front_at(place, side);
+    const int32_t passed = slots.ahead(front, side) - touch.ahead.of(side);
+    const int32_t units = slots.quantity(front, side) - touch.offered.of(side);
 #pragma unroll 1
-    for (int j = 0; j < slots.count() && passed != 0; ++j)
+    for (int j = 0; j < slots.quote_count() && passed != 0; ++j)
       if (kSlots == 1 || slots.place(j, side) == place) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - passed));
     if (units == 0) return;
-    slots.fill(k, side, slots.price(k, side), units, unit_fee(p));
-    slots.set_quantity(k, side, touch.offered.of(side));
+    slots.fill(slots.slot_of(front), side, slots.price(front, side), units, unit_fee(p));
+    slots.set_quantity(front, side, touch.offered.of(side));
     if (kSlots > 1) slots.find_best(side);
   }
 
@@ -153,7 +154,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
         units = part.units, here = part.next;
         if (kSlots && quoted == place) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
-        if (taker >= 0 && front_at(place, other) == taker) break;
+        if (taker >= 0 && slots.slot_of(front_at(place, other)) == taker) break;
         units = take_from_quote(touch, left, other);
         quoted = touch.quoted.of(other);
       }

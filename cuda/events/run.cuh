@@ -73,7 +73,8 @@ struct EventRun : Market {
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
       slots.begin_decision();
       if (from.interval > 0) read_fills(row);
-      if (!decision(given ? given + row : nullptr, row, launch.auctions, from.number * launch.auctions, length, from.interval)) {
+      const Quote* fresh = given ? given + row * slots.levels() : nullptr;
+      if (!decision(fresh, row, launch.auctions, from.number * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
           if (this->is_held()) write_fills(row), this->store();
           return false;

@@ -165,7 +165,7 @@ class CudaEngine(NativeEngine):
         specialised = self._specialised or "KS_LANES" in chosen
         common = {
             "KS_TASK": int(mode > 0),
-            "KS_SLOTS": min(self._sizes["K"], 2),
+            "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),

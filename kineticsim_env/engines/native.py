@@ -104,7 +104,7 @@ class NativeEngine(Engine):
             ordered = ordered + self._struct.added_agents * self._struct.largest_added_order
         self._orders = int(ordered.max())  # of an auction, at most
         before = self._growth
-        self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
+        self._growth = max(before, self._orders + self._sizes["K"] * 2 * self._struct.orders_per_side * MAX_QUOTE_QTY)
         return self._growth == before
 
     def _largest_in_regimes(self, name: str) -> int:
