@@ -228,6 +228,6 @@ def assert_market_is(sim: ks.Simulator, m: int, market: Reference) -> None:
         for side, sign in enumerate((1, -1)):
             moments = [moment[side] for moment in tensors["moments"]]
             stands = [slot for slot, quote in enumerate(seen["quotes"]) if quote[2 * side + 1]]
-            oldest = sorted(stands, key=lambda slot: market.quotes[slot][sign].moment)
+            oldest = sorted(stands, key=lambda slot: market.quotes[slot][0][sign][0].moment)
             assert sorted(stands, key=lambda slot: moments[slot]) == oldest
             assert not any(moment for slot, moment in enumerate(moments) if slot not in stands)
