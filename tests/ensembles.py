@@ -181,7 +181,12 @@ def with_flags(rng: random.Random, quotes: list, levels: int) -> list:
     """Return quotes with random flags of each level behind its numbers."""
     if levels == 1:
         return [[*quote, *random_flags(rng)] for quote in quotes]
-    return [[[*level, *random_flags(rng)] for level in ladder] for ladder in quotes]
+    flagged = []
+    for ladder in quotes:
+        calm = rng.random() < 0.4  # what stands longer comes to top-ups
+        sides = [[rng.choice(["", "", "", "keep"]) for _ in range(2)] if calm else random_flags(rng) for _ in ladder]
+        flagged.append([[*level, *flags] for level, flags in zip(ladder, sides, strict=True)])
+    return flagged
 
 
 def bits_of(words: str) -> int:

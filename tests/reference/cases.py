@@ -98,7 +98,8 @@ def random_ladders(rng: random.Random, seen: dict[str, Any], slots: int, levels:
     """Quotes of `levels` levels per slot: [slot][level][4].
 
     As `random_quotes`, but many sides repeat with more or less than stands at both places, some have an earlier
-    level's price, and half of the ladders lie beside the mid, where levels cross each other less.
+    level's price, and half of the ladders lie beside the mid, where levels do not cross each other. Some slots only
+    take from others' queues.
     """
     standing = [standing_level(places) for ladder in seen["quotes"] for places in ladder]
     quotes = random_quotes(rng, {**seen, "quotes": standing}, slots * levels)
@@ -109,16 +110,19 @@ def random_ladders(rng: random.Random, seen: dict[str, Any], slots: int, levels:
             for side in (0, 2):
                 price, quantity = standing[slot * levels + level][side : side + 2]
                 what = rng.random()
-                if quantity and what < 0.5:
-                    quote[side : side + 2] = (
-                        price,
-                        max(0, quantity + rng.choice([0, 0, 1, 3, 8, -1, -2, -quantity + 1])),
-                    )
-                elif level and what < 0.65:
+                if quantity and what < 0.7:
+                    more = rng.choice([0, 0, 1, 3, 8, 30, -1, -2, 1 - quantity])
+                    quote[side : side + 2] = price, max(0, quantity + more)
+                elif level and what < 0.8:
                     quote[side] = ladder[rng.randrange(level)][side]
                 elif calm:
-                    beside = mid + (rng.randint(-1, 2) if side else rng.randint(-2, 1))
-                    quote[side] = max(quote[side], beside) if side else min(quote[side], beside)
+                    off = rng.randint(0, 2)
+                    quote[side] = max(quote[side], mid + 1 + off) if side else min(quote[side], mid - off)
+        if rng.random() < 0.15:
+            side, taker = rng.choice([0, 2]), rng.choice(ladder)
+            for quote in ladder:
+                quote[1] = quote[3] = 0
+            taker[side : side + 2] = mid + (-4 if side else 4), rng.choice([1, 3, 8, 20])
     return [quotes[slot * levels :][:levels] for slot in range(slots)]
 
 
