@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from reference import Reference
-from reference.cases import random_fields, random_quotes, random_slots
+from reference.cases import random_fields, random_slots, suitable_quotes
 from reference.market import depth
 from reference.orders import BUY, SELL
 from strategies import FURTHER, SERIES
@@ -22,15 +22,24 @@ import kineticsim_env as ks
 
 KINDS = [("each", "call"), ("clock", "call"), ("clock", "continuous")]
 NO_PRICE = 2**31 - 1  # of an empty side; bids have it with a minus
-_SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
+_SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side")
+_SHARED += ("regimes", "agents")
+LADDERS = False  # whether `random_ensemble` draws `orders_per_side`, unless told: once every engine plays ladders
+MOST_LEVELS = 32  # of all slots' ladders together
 
 
 def random_ensemble(
-    rng: random.Random, arrivals: str, mechanism: str, markets: int, per_market: bool
+    rng: random.Random, arrivals: str, mechanism: str, markets: int, per_market: bool, ladders: bool | None = None
 ) -> tuple[dict[str, Any], tuple[str | None, ...]]:
-    """Return the fields of some markets, of which most differ from market to market if `per_market`, and slots."""
+    """Return the fields of some markets, of which most differ from market to market if `per_market`, and slots.
+
+    `ladders`: whether slots of some continuous ensembles have several orders per side; None: as `LADDERS` says.
+    """
     fields = random_fields(rng, mechanism, arrivals)
     slots = random_slots(rng, fields)
+    if mechanism == "continuous" and (LADDERS if ladders is None else ladders):
+        levels = rng.choice([1, 1, 1, 2, 2, 3, rng.randint(4, 8)])
+        fields["orders_per_side"] = min(levels, MOST_LEVELS // max(1, len(slots)))
     if rng.random() < 0.2:
         fields["population"] = "multinomial"
     if not per_market:
@@ -67,11 +76,15 @@ class Ensemble:
         self.alone = [Reference(self.config.to_dict(), slots, seed, m) for m in range(markets)]
 
     def quotes(self, rng: random.Random, flags: bool | None = None) -> list[list[list[Any]]]:
-        """Return quotes [M][K][4] that suit what each market looks like now; or [M][K][6], with the sides' flags."""
+        """Return quotes that suit what each market looks like now.
+
+        They are [M][K][4], or [M][K][6] with the sides' flags; of ladders [M][K][N][4] or [M][K][N][6].
+        """
         if flags is None:
             flags = self.draws_flags(rng)
-        quotes = [random_quotes(rng, market.observe(), len(self.sim.slots)) for market in self.alone]
-        return [[[*quote, *random_flags(rng)] for quote in one] for one in quotes] if flags else quotes
+        levels = self.config.orders_per_side
+        quotes = [suitable_quotes(rng, market.observe(), len(self.sim.slots), levels) for market in self.alone]
+        return [with_flags(rng, one, levels) for one in quotes] if flags else quotes
 
     def draws_flags(self, rng: random.Random) -> bool:
         return self.config.is_continuous and rng.random() < 0.6
@@ -116,7 +129,7 @@ class Ensemble:
                 last = one[-1]
                 assert result.fills[d, m].tolist() == total_fills(one)
                 if flags:
-                    assert result.rejects[d, m, :, 0].tolist() == rejected(self.alone[m])
+                    assert result.rejects[d, m].tolist() == rejected(self.alone[m])
                 held = zip(last["cash"], last["inventory"], strict=True)
                 assert result.value[d, m].tolist() == [2 * cash + units * last["mid2"] for cash, units in held]
 
@@ -143,14 +156,16 @@ class Ensemble:
             assert_market_is(first, m, market)
 
     def tensor(self, quotes: list[list[list[Any]]]) -> torch.Tensor:
-        """Return quotes as a simulator takes them."""
+        """Return quotes as a simulator takes them: [M, K, 4] or [M, K, N, 4], or records [M, K, N, 2, 3]."""
+        levels = self.config.orders_per_side
         shape = len(self.alone), len(self.sim.slots)
-        if any(len(quote) > 4 for one in quotes for quote in one):
-            quotes = [[[*q[:2], bits_of(q[4]), *q[2:4], bits_of(q[5])] for q in one] for one in quotes]
-            shape = *shape, 1, 2, 3
+        rows = [level for one in quotes for quote in one for level in ([quote] if levels == 1 else quote)]
+        if any(len(row) > 4 for row in rows):
+            rows = [[*row[:2], bits_of(row[4]), *row[2:4], bits_of(row[5])] for row in rows]
+            shape = *shape, levels, 2, 3
         else:
-            shape = *shape, 4
-        return torch.tensor(quotes, dtype=torch.int32, device=self.sim.device).view(shape)
+            shape = (*shape, 4) if levels == 1 else (*shape, levels, 4)
+        return torch.tensor(rows, dtype=torch.int32, device=self.sim.device).view(shape)
 
 
 FLAGS = {"keep": 1, "post-only": 2, "ioc": 4, "market": 8}
@@ -162,15 +177,28 @@ def random_flags(rng: random.Random) -> tuple[str, str]:
     return rng.choice(words), rng.choice(words)
 
 
+def with_flags(rng: random.Random, quotes: list, levels: int) -> list:
+    """Return quotes with random flags of each level behind its numbers."""
+    if levels == 1:
+        return [[*quote, *random_flags(rng)] for quote in quotes]
+    flagged = []
+    for ladder in quotes:
+        calm = rng.random() < 0.4  # what stands longer comes to top-ups
+        sides = [[rng.choice(["", "", "", "keep"]) for _ in range(2)] if calm else random_flags(rng) for _ in ladder]
+        flagged.append([[*level, *flags] for level, flags in zip(ladder, sides, strict=True)])
+    return flagged
+
+
 def bits_of(words: str) -> int:
     """Return flags as an order record has them."""
     return sum(FLAGS[word] for word in words.split())
 
 
-def rejected(market: Reference) -> list[list[int]]:
-    """Return what the last decision's quotes were not placed for, as `Rollout.rejects` has it, [K][2]."""
+def rejected(market: Reference) -> list[list[list[int]]]:
+    """Return what the last decision's quotes were not placed for, as `Rollout.rejects` has it, [K][N][2]."""
     numbers = {None: 0, "post-only": 1, "own order": 2}
-    return [[numbers[why] for why in sides] for sides in market.rejects]
+    ladders = [[sides] for sides in market.rejects] if market.rules.orders_per_side == 1 else market.rejects
+    return [[[numbers[why] for why in sides] for sides in levels] for levels in ladders]
 
 
 def total_fills(seen: list[dict[str, Any]]) -> list[list[int]]:
@@ -225,9 +253,11 @@ def assert_market_is(sim: ks.Simulator, m: int, market: Reference) -> None:
         assert tensors["ret"] == seen["ret"] and tensors["beat_price"] == market.collar_price
     if sim.config.is_continuous:
         assert tensors["queue"] == seen["ahead"]
-        for side, sign in enumerate((1, -1)):
-            moments = [moment[side] for moment in tensors["moments"]]
-            stands = [slot for slot, quote in enumerate(seen["quotes"]) if quote[2 * side + 1]]
-            oldest = sorted(stands, key=lambda slot: market.quotes[slot][sign].moment)
-            assert sorted(stands, key=lambda slot: moments[slot]) == oldest
-            assert not any(moment for slot, moment in enumerate(moments) if slot not in stands)
+        for side, sign in enumerate((BUY, SELL)):
+            # In the order of slots, levels and places, in which those go of the same moment, who are of one slot.
+            orders = [order for ladder in market.quotes for level in ladder for order in level[sign]]
+            moments = np.reshape(tensors["moments"], (-1, 2))[:, side].tolist()
+            stands = [number for number, order in enumerate(orders) if order.quantity]
+            oldest = sorted(stands, key=lambda number: orders[number].moment)
+            assert sorted(stands, key=lambda number: moments[number]) == oldest
+            assert not any(moment for number, moment in enumerate(moments) if number not in stands)

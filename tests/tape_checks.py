@@ -16,7 +16,9 @@ def random_case(seed, arrivals, mechanism, added=False):
     """Return a simulator that has run a while, numbers of some markets, intervals, and quotes, records or None."""
     rng = random.Random(seed)
     markets = rng.choice([1, 3])
-    fields, slots = random_ensemble(rng, arrivals, mechanism, markets, per_market=rng.random() < 0.4)
+    per_market = rng.random() < 0.4
+    # One order per side: what is checked here of quotes is one price per side.
+    fields, slots = random_ensemble(rng, arrivals, mechanism, markets, per_market, ladders=False)
     config = ks.MarketConfig(**fields)
     if added:
         config = with_agents(config, seed, markets)

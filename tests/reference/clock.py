@@ -19,7 +19,11 @@ class Reference(Market):
     # Intervals --------------------------------------------------------------------------------------------------------
 
     def interval(self, quotes: Sequence[Sequence[int]] | None = None) -> dict[str, Any]:
-        """Play one interval; with quotes, [K][4], a decision of one interval. Return all that can be observed."""
+        """Play one interval; with quotes, a decision of one interval. Return all that can be observed.
+
+        Quotes are [K][4], of each slot bid price, bid quantity, ask price and ask quantity, or [K][6], with the flags
+        of the bid and of the ask as words. With ladders they are [K][N][4] or [K][N][6].
+        """
         return self.decision(quotes, 1)[-1]
 
     def decision(self, quotes: Sequence[Sequence[int]] | None, n: int) -> list[dict[str, Any]]:
@@ -42,7 +46,9 @@ class Reference(Market):
     def _play(self, quotes: Any, number: int, n: int) -> None:
         self.log = []
         if number == 0:
-            self.rejects = [[None, None] for _ in self.accounts]  # of the decision: of its bid and its ask
+            levels = self.rules.orders_per_side
+            none = [[[None, None] for _ in range(levels)] for _ in self.accounts]
+            self.rejects = none if levels > 1 else [ladder[0] for ladder in none]  # of the decision: of bids and asks
         for account in self.accounts:
             account["bought"] = account["sold"] = 0
         volume = self.volume
@@ -135,8 +141,9 @@ class Reference(Market):
         if fresh is None:
             return
         for slot, quote in enumerate(fresh):
-            numbers = through_the_door(self.rules, quote, self.accounts[slot]["inventory"])
-            self.quotes[slot] = {BUY: self._fresh(slot, BUY, *numbers[:2]), SELL: self._fresh(slot, SELL, *numbers[2:])}
+            (numbers,) = through_the_door(self.rules, [quote], self.accounts[slot]["inventory"], [True])
+            bid, ask = self._fresh(slot, BUY, *numbers[:2]), self._fresh(slot, SELL, *numbers[2:])
+            self.quotes[slot] = [{BUY: [bid], SELL: [ask]}]
 
     def _wait(self, order: Order) -> None:
         self.book.wait(order)
@@ -168,45 +175,84 @@ class Reference(Market):
         slots = len(self.rules.slots)
         for number in range(slots):
             slot = (self.t + number) % slots
-            # Four numbers, and perhaps the flags of the bid and of the ask.
-            asked, words = list(quotes[slot][:4]), dict(zip((BUY, SELL), quotes[slot][4:] or ("", ""), strict=True))
-            for place, side in ((0, BUY), (2, SELL)):
-                standing = self.quotes[slot][side]
-                if "market" in words[side]:
-                    asked[place] = side * MAX_PRICE
-                if "keep" in words[side]:
-                    asked[place : place + 2] = standing.price, standing.quantity
-            new = not any(word in words[side] for word in ("keep", "ioc", "market") for side in words)
-            numbers = through_the_door(self.rules, asked, self.accounts[slot]["inventory"], new)
-            fresh = {BUY: self._fresh(slot, BUY, *numbers[:2]), SELL: self._fresh(slot, SELL, *numbers[2:])}
-            comes = []
-            for side, order in fresh.items():
-                standing = self.quotes[slot][side]
+            self._ladder_arrives(slot, [quotes[slot]] if self.rules.orders_per_side == 1 else quotes[slot])
+
+    def _ladder_arrives(self, slot: int, ladder: Any) -> None:
+        """A slot's turn: what keeps its place, what is withdrawn, and then what comes, level after level."""
+        stands = self.quotes[slot]
+        for level in stands:
+            for places in level.values():
+                if len(places) == 2 and not places[0].quantity:  # the second becomes the first, even where it is empty
+                    places[:] = [places[1], self._nothing(places[1])]
+        # Of each level four numbers, and perhaps the flags of the bid and of the ask.
+        asked = [list(level[:4]) for level in ladder]
+        words = [dict(zip((BUY, SELL), level[4:] or ("", ""), strict=True)) for level in ladder]
+        for number, numbers in enumerate(asked):
+            for column, side in ((0, BUY), (2, SELL)):
+                places = stands[number][side]
+                if "market" in words[number][side]:
+                    numbers[column] = side * MAX_PRICE
+                if "keep" in words[number][side]:
+                    numbers[column : column + 2] = places[0].price, sum(place.quantity for place in places)
+        both_rest = [
+            not any(word in flags for word in ("keep", "ioc", "market") for flags in level.values()) for level in words
+        ]
+        passed = through_the_door(self.rules, asked, self.accounts[slot]["inventory"], both_rest)
+        comes = []
+        for number, numbers in enumerate(passed):
+            for column, side in ((0, BUY), (2, SELL)):
+                places, flags = stands[number][side], words[number][side]
+                order = self._fresh(slot, side, *numbers[column : column + 2])
                 beyond = order.price > self.grid.high if side == BUY else order.price < self.grid.low
                 if beyond:
                     order.price = self.grid.nearest(order.price)
-                at_once = "ioc" in words[side] or "market" in words[side]
-                if "keep" in words[side]:
-                    order.price, at_once = standing.price, False
-                if not at_once and order.price == standing.price and 0 < order.quantity <= standing.quantity:
-                    standing.quantity = order.quantity  # keeps its place
-                    continue
-                self.book.leave(standing)
-                self.quotes[slot][side] = order
-                comes.append((order, at_once, "post-only" in words[side]))
-            for order, at_once, post_only in comes:
-                if order.quantity and post_only and self.book.meets(order.side, order.price):
-                    order.quantity = 0
-                    self.rejects[slot][order.side == SELL] = "post-only"
-                if order.quantity:
-                    self._match(order)
-                if order.quantity and self.book.meets(order.side, order.price):
-                    order.quantity = 0
-                    self.rejects[slot][order.side == SELL] = "own order"
-                if at_once:
-                    order.quantity = 0
-                if order.quantity:
-                    self._rest(order)
+                at_once = "ioc" in flags or "market" in flags
+                if "keep" in flags:
+                    order.price, at_once = places[0].price, False
+                if self._replaces(places, order, at_once):
+                    comes.append((number, order, at_once, "post-only" in flags))
+        for number, order, at_once, post_only in comes:
+            why = None
+            if order.quantity and post_only and self.book.meets(order.side, order.price):
+                order.quantity = 0
+                why = "post-only"
+            if order.quantity:
+                self._match(order)
+            if order.quantity and self.book.meets(order.side, order.price):
+                order.quantity = 0
+                why = "own order"
+            if at_once:
+                order.quantity = 0
+            if order.quantity:
+                self._rest(order)
+            rejects = self.rejects[slot] if self.rules.orders_per_side == 1 else self.rejects[slot][number]
+            rejects[order.side == SELL] = why
+
+    def _replaces(self, places: list[Order], order: Order, at_once: bool) -> bool:
+        """Whether an order comes, with what its quantity is then, or what stands at its side is all that it asks for.
+
+        Of one place a larger quantity comes anew; of two, what is more than stands at the first comes to the second.
+        """
+        first, standing = places[0], sum(place.quantity for place in places)
+        keeps = not at_once and order.price == first.price and order.quantity > 0 and first.quantity > 0
+        if keeps and order.quantity <= standing:
+            left = order.quantity
+            for place in places:
+                place.quantity = min(place.quantity, left)
+                left -= place.quantity
+                if not place.quantity:
+                    self.book.leave(place)
+                    place.price = first.price  # the end of the grid may have taken the first place alone along
+            return False
+        if keeps and len(places) == 2:
+            self.book.leave(places[1])
+            order.quantity -= first.quantity
+            places[1] = order
+            return True
+        for place in places:
+            self.book.leave(place)
+        places[:] = [order, *(self._nothing(order) for _ in places[1:])]
+        return True
 
     def _match(self, order: Order) -> None:
         for first, units in self.book.take(order.side, order.price, order.quantity, order.slot):
