@@ -320,7 +320,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     for (int n = 0; n < count; ++n) {
       const int first = k * slots.per_slot() + 2 * n;
       for (int side = 0; side < 2; ++side)
-        if (slots.quantity(first, side) == 0 && slots.quantity(first + 1, side) > 0) slots.take_over(first, first + 1, side);
+        if (slots.quantity(first, side) == 0) slots.take_over(first, first + 1, side);
       Quote standing = slots.quotes[first];
       standing.bid_qty += slots.quotes[first + 1].bid_qty, standing.ask_qty += slots.quotes[first + 1].ask_qty;
       flags[n] = flags_of(row + n);

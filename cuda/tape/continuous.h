@@ -159,7 +159,7 @@ struct ContinuousTape : TapeMarket {
   bool has_two() const { return per_slot > 1; }
   int32_t standing(int first, int side) const { return quantity(first, side) + (has_two() ? quantity(first + 1, side) : 0); }
   void move_up(int first, int side) {
-    if (!has_two() || quantity(first, side) > 0 || quantity(first + 1, side) == 0) return;
+    if (!has_two() || quantity(first, side) > 0) return;
     set_price(first, side, price(first + 1, side)), set_quantity(first, side, quantity(first + 1, side));
     aheads[first][side] = aheads[first + 1][side], moments[first][side] = moments[first + 1][side];
     ids[first][side] = ids[first + 1][side];
