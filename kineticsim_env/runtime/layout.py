@@ -166,6 +166,12 @@ def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:
     return {"N": () if one else (orders_per_side,), "O": () if one else (orders_per_side, 2)}
 
 
+def levels_of_ladders(sizes: Sizes) -> int:
+    """Return how many levels each slot's ladder has, given what `ladder_sizes` returned."""
+    levels = sizes["N"]
+    return levels[0] if isinstance(levels, tuple) and levels else 1
+
+
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
 def allocate(names: Sequence[str], sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
     """Return zeroed tensors for the named fields of `Launch`."""
