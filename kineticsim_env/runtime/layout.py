@@ -41,7 +41,7 @@ INFO = "info episode_return episode_filled idle".split()  # of an environment th
 VALUES = "task_values opening_value".split()  # where settings of the task differ
 
 
-Sizes: TypeAlias = Mapping[str, int | tuple[int, ...]]
+Sizes: TypeAlias = Mapping[str, Any]
 """The sizes of axes by name; of one that may be none, or several, a tuple."""
 
 
@@ -168,8 +168,7 @@ def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:
 
 def levels_of_ladders(sizes: Sizes) -> int:
     """Return how many levels each slot's ladder has, given what `ladder_sizes` returned."""
-    levels = sizes["N"]
-    return levels[0] if isinstance(levels, tuple) and levels else 1
+    return sizes["N"][0] if sizes["N"] else 1
 
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
