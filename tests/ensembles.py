@@ -24,7 +24,7 @@ KINDS = [("each", "call"), ("clock", "call"), ("clock", "continuous")]
 NO_PRICE = 2**31 - 1  # of an empty side; bids have it with a minus
 _SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side")
 _SHARED += ("regimes", "agents")
-LADDERS = False  # whether `random_ensemble` draws `orders_per_side`, unless told: once every engine plays ladders
+LADDERS = True  # whether `random_ensemble` draws `orders_per_side`, unless told
 MOST_LEVELS = 32  # of all slots' ladders together
 
 

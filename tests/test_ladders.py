@@ -13,8 +13,7 @@ from thorough import examples
 
 import kineticsim_env as ks
 
-PLAYED = ENGINES[:1]  # the engines that play ladders
-EVERY_ENGINE = pytest.mark.parametrize("engine", PLAYED)
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 NOTHING = (0, 0, "")
 
 

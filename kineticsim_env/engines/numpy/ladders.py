@@ -64,7 +64,8 @@ def ladder_arrives(
     asked = asked_levels(fresh.quotes[each, slot], flags, first, standing)
     both_rest = ((flags & (KEEP | IMMEDIATE_OR_CANCEL | MARKET)) == 0).all(axis=-1)
     limited = limit_ladders(m, asked[:, None], m.inventory[each, slot][:, None], both_rest[:, None])[:, 0]
-    price, tick = levered_prices(m, limited, kept)
+    tick = levered_ticks(m, limited)
+    price = np.where(kept, first, tick + m.price_origin[:, None, None])
     quantity = limited[..., 1::2]
     keeps = (price == first) & (quantity > 0) & (standing > 0) & rests
     if m.places == 1:  # nowhere to put a top-up
@@ -115,13 +116,11 @@ def asked_levels(levels: np.ndarray, flags: np.ndarray, price: np.ndarray, quant
     return asked
 
 
-def levered_prices(m: Markets, limited: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return prices and ticks [m, N, 2] of levels as levers and the grid's far end leave them; what is kept stays."""
-    origin = m.price_origin[:, None, None]
-    tick = limit_quote_prices(m, limited, m.beat_price)[..., 0::2] - origin
+def levered_ticks(m: Markets, limited: np.ndarray) -> np.ndarray:
+    """Return the ticks [m, N, 2] of levels as levers and the grid's far end leave them."""
+    tick = limit_quote_prices(m, limited, m.beat_price)[..., 0::2] - m.price_origin[:, None, None]
     beyond = np.stack([tick[..., 0] >= m.num_levels, tick[..., 1] < 0], axis=-1)
-    tick = np.where(beyond, on_grid(m, tick.reshape(len(tick), -1)).reshape(tick.shape), tick)
-    return np.where(kept, limited[..., 0::2], tick + origin), tick
+    return np.where(beyond, on_grid(m, tick.reshape(len(tick), -1)).reshape(tick.shape), tick)
 
 
 def units_that_stay(had: np.ndarray, quantity: np.ndarray, topped_up: np.ndarray) -> np.ndarray:
