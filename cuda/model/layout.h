@@ -20,6 +20,7 @@ namespace ks {
 constexpr int kMaxSlots = 32;         // one lane of a warp per slot
 constexpr int kMaxOrdersPerSide = 8;  // levels of a ladder,
 constexpr int kMaxOrders = 32;        // and of all slots' ladders together
+constexpr int kMostUnderWay = 4;      // submissions of a market that have not arrived yet
 constexpr int kHistory = 4;           // past decisions that an observation shows
 constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
@@ -281,6 +282,10 @@ struct Launch {
   // State of slots under continuous trading, else null; bids first.
   int32_t* queue;                  // [M, K, O, 2] built-in units ahead of standing quotes
   int64_t* moments;                // [M, K, O, 2] when standing quotes came: 256 * t + place among the interval's arrivals
+  // What is under way, of a market whose quotes may arrive in a later decision, else null.
+  int64_t* due;                    // [M, 4] 1 + the event at which each submission arrives, oldest first; 0: none
+  int32_t* due_quotes;             // [M, 4, K, N, 4] as new_quotes
+  int32_t* due_flags;              // [M, 4, K, N] as order_flags
   // Input and output of a run.
   const int32_t* new_quotes;       // [T, M, K, N, 4] or null: standing quotes stay
   const int32_t* order_flags;      // [T, M, K, N] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none

@@ -245,4 +245,5 @@ def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:
         *(layout.CLOCK_STATE if config.uses_clock else ()),
         *(layout.MEMORY_STATE if sizes["Q"] else ()),
         *(layout.QUEUE_STATE if config.is_continuous else ()),
+        *(layout.WAY_STATE if sizes["K"] and config.quotes_may_wait else ()),
     ]
