@@ -31,7 +31,7 @@ class NativeEngine(Engine):
     def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
-        self._struct.orders_per_side = sizes["N"][0] if sizes["N"] else 1
+        self._struct.orders_per_side = layout.levels_of_ladders(sizes)
         self._params: torch.Tensor | None = None
         self._agent_table: np.ndarray | None = None  # what `set_parameters` takes over with the parameters
         self._growth = 0  # the most that an auction can add to a side; captured graphs and programs have it, too

@@ -41,7 +41,7 @@ INFO = "info episode_return episode_filled idle".split()  # of an environment th
 VALUES = "task_values opening_value".split()  # where settings of the task differ
 
 
-Sizes: TypeAlias = Mapping[str, int | tuple[int, ...]]
+Sizes: TypeAlias = Mapping[str, Any]
 """The sizes of axes by name; of one that may be none, or several, a tuple."""
 
 
@@ -164,6 +164,11 @@ def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:
     """Return the axes of ladders: N of what is submitted, O of what stands, with two places in queues."""
     one = orders_per_side == 1
     return {"N": () if one else (orders_per_side,), "O": () if one else (orders_per_side, 2)}
+
+
+def levels_of_ladders(sizes: Sizes) -> int:
+    """Return how many levels each slot's ladder has, given what `ladder_sizes` returned."""
+    return sizes["N"][0] if sizes["N"] else 1
 
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it

@@ -36,6 +36,7 @@ class NumpyEngine(Engine):
     def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
         self._args: dict[str, Any] = dict.fromkeys(layout.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
+        self._args["orders_per_side"] = layout.levels_of_ladders(sizes)
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:

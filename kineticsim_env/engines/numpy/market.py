@@ -1,11 +1,11 @@
 """docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
 `launch` of engine.py calls `run` with the fields of `struct Launch` (cuda/model/layout.h) for a block of markets, in
-which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] per standing quote.
 
 Read on in state.py (what a market is), orders.py (what is ordered, and at which prices), beats.py (what happens before
-anybody comes) and auction.py; then clock.py, queues.py and continuous.py for markets on the clock. What needs no state
-is in rules.py, the environment's part in tasks.py.
+anybody comes) and auction.py; then clock.py for markets on the clock, and queues.py, trades.py, ladders.py and
+continuous.py for continuous trading. What needs no state is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ import numpy as np
 
 from kineticsim_env.engines.numpy.auction import auction_of_each
 from kineticsim_env.engines.numpy.clock import call_on_the_clock
-from kineticsim_env.engines.numpy.continuous import Arriving, arriving, continuous_interval
+from kineticsim_env.engines.numpy.continuous import continuous_interval
+from kineticsim_env.engines.numpy.ladders import Arriving, arriving
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import ERROR_STOPPED, NO_PRICE, Markets
@@ -30,7 +31,7 @@ def decision(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield volume and fills of each auction of one decision.
 
-    Quotes [m, K, 4] are not yet limited, or None; under continuous trading they may have flags, as `submitted` has.
+    Quotes [m, K, 4] are not yet limited, or None; under continuous trading `submitted` may have them, with flags.
     """
     submitted = arriving(quotes) if submitted is None else submitted
     for i in range(auctions):
@@ -65,7 +66,8 @@ def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None
     if args["fills"] is not None:
         args["fills"][d, m.rows] = fills
     if args.get("rejects") is not None and submitted is not None:
-        args["rejects"][d, m.rows] = submitted.rejects[..., 0] | submitted.rejects[..., 1] << 8
+        words = submitted.rejects[..., 0] | submitted.rejects[..., 1] << 8  # [m, K, N]
+        args["rejects"][d, m.rows] = words.reshape(len(m.rows), *args["rejects"].shape[2:])
     if args["value"] is not None:
         args["value"][d, m.rows] = 2 * m.cash + m.inventory * m.marked_mid2[:, None]
 

@@ -1,8 +1,10 @@
 """`Markets`: the state of some markets as NumPy arrays, and the names and numbers that all of this engine shares.
 
-Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] per standing quote: of slot after slot,
+level after level of its ladder, one place or two. With one order per side J is K.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,8 @@ MARKET_STATE = (
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
     "agent_memory",
 )  # fmt: skip
-SLOT_STATE = ("quotes", "cash", "inventory", "fees", "queue", "moments")
+STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
+SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE)
 ENV_STATE = (
     "elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario", "opening_value",
 )  # fmt: skip
@@ -46,6 +49,9 @@ class Markets:
 
     Attributes:
         rows: Which markets they are.
+        orders: Levels of a slot's ladder, N;
+        places: how many quotes of a level's side may stand, 1 or 2;
+        standing_per_slot: and so how many of a slot's, on each side.
         params: Their parameters by the names of `struct MarketParams`, [m] each.
         now: The same, as the regimes of the markets have them.
         task_values: Settings of the task as slots have them, double [m, K, 11] in the order of `TASK_VALUES`; None
@@ -93,10 +99,16 @@ class Markets:
         self.rows, self.num_levels = rows, args["levels"]
         self.on_clock = args.get("arrivals") == CLOCK
         self.continuous = args.get("mechanism") == CONTINUOUS
+        self.orders = args.get("orders_per_side") or 1
+        self.places = 1 if self.orders == 1 else 2
+        self.standing_per_slot = self.orders * self.places
         self.params = {name: np.broadcast_to(x, args["markets"])[rows] for name, x in args["params"].items()}
         self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
         for name in self.names:
-            setattr(self, name, args[name][rows].astype(np.int64))
+            values = args[name][rows].astype(np.int64)
+            if name in STANDING_STATE:  # all that stand in one axis
+                values = values.reshape(len(rows), math.prod(values.shape[1:-1]), values.shape[-1])
+            setattr(self, name, values)
         if "quotes" not in self.names:  # no slots
             self.quotes = np.zeros((len(rows), 0, 4), np.int64)
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
@@ -116,7 +128,11 @@ class Markets:
 
     def store(self, args: dict[str, Any]) -> None:
         for name in self.names:
-            args[name][self.rows] = getattr(self, name)
+            args[name][self.rows] = getattr(self, name).reshape(len(self.rows), *args[name].shape[1:])
+
+    def sum_per_slot(self, of_standing: np.ndarray) -> np.ndarray:
+        """Return the sums [m, K] of numbers of standing quotes [m, J]."""
+        return of_standing.reshape(*self.cash.shape, self.standing_per_slot).sum(axis=-1)
 
     def follow_regime(self) -> None:
         """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is.
