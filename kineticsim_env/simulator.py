@@ -22,12 +22,12 @@ DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is giv
 
 
 class Rollout(NamedTuple):
-    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions per decision."""
+    """What `Simulator.rollout` returns; T decisions, M markets, K slots, N levels, n auctions per decision."""
 
     fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
     value: torch.Tensor  # int64 [T, M, K]: 2 * cash + inventory * mid2 after each decision, in half ticks
     series: dict[str, torch.Tensor]  # int32 [T, M, n] for each recorded name
-    rejects: torch.Tensor | None = None  # int32 [T, M, K, 1, 2], bits of Reject per bid and ask; None without flags
+    rejects: torch.Tensor | None = None  # int32 [T, M, K, N, 2], bits of Reject per bid and ask; None without flags
 
 
 class Simulator(Ensemble):
@@ -69,17 +69,17 @@ class Simulator(Ensemble):
 
         Args:
             quotes: int32 `[M, K, 4]`: bid price, bid quantity, ask price, ask quantity; absolute ticks, quantity 0 is
-                no order. Under continuous trading also order records, `[M, K, 1, 2, 3]`: of the one level bid and ask,
-                each a price, a quantity and a sum of `OrderFlag`. None keeps the standing quotes. A tensor must be on
-                the simulator's device.
+                no order. `[M, K, N, 4]` where `orders_per_side` is N, above 1. Under continuous trading also order
+                records, `[M, K, N, 2, 3]`: of each level bid and ask, each a price, a quantity and a sum of
+                `OrderFlag`. None keeps the standing quotes. A tensor must be on the simulator's device.
             auctions: How many.
 
         Returns:
             int64 `[M, K, 2]`: units bought and sold.
         """
         auctions = check_count("auctions", auctions, 0)
-        shape, mechanism = (self.num_markets, len(self.slots)), self.config.mechanism
-        given = {} if quotes is None else check_orders(quotes, shape, self.device, mechanism)
+        shape = (self.num_markets, len(self.slots))
+        given = {} if quotes is None else check_orders(quotes, shape, self.device, self.config)
         fills = torch.zeros((self.num_markets, len(self.slots), 2), dtype=torch.int64, device=self.device)
         one = {name: tensor[None] for name, tensor in given.items()}  # engines take [T, M, K, ...]
         self._advance(1, auctions, {"fills": fills[None]}, one)
@@ -92,7 +92,8 @@ class Simulator(Ensemble):
         """Play a whole sequence of decisions in one launch (more if it takes long).
 
         Args:
-            quotes: int32 `[T, M, K, 4]` or `[T, M, K, 1, 2, 3]`, the quotes of each decision, as in `step`.
+            quotes: int32 `[T, M, K, 4]`, `[T, M, K, N, 4]` or `[T, M, K, N, 2, 3]`, what each decision submits, as in
+                `step`.
             auctions: Auctions per decision.
             record: Series to record, as in `run`.
             reach: Of the depths, as in `run`.
@@ -102,12 +103,12 @@ class Simulator(Ensemble):
         """
         auctions, reach = check_count("auctions", auctions, 1), check_count("reach", reach, 0)
         shape = (None, self.num_markets, len(self.slots))
-        given = check_orders(quotes, shape, self.device, self.config.mechanism)
+        given = check_orders(quotes, shape, self.device, self.config)
         each = given["new_quotes"].shape[:3]
         decisions = each[0]
         fills = torch.zeros((*each, 2), dtype=torch.int64, device=self.device)
         value = torch.zeros(each, dtype=torch.int64, device=self.device)
-        words = torch.zeros(each, dtype=torch.int32, device=self.device) if "order_flags" in given else None
+        words = torch.zeros_like(given["order_flags"]) if "order_flags" in given else None
         series = self._new_series(record, decisions * auctions)
         results = (
             {"fills": fills, "value": value} | _named_series(series) | ({} if words is None else {"rejects": words})
@@ -116,7 +117,7 @@ class Simulator(Ensemble):
         folded = {
             name: part.view(self.num_markets, decisions, auctions).transpose(0, 1) for name, part in series.items()
         }
-        return Rollout(fills, value, folded, None if words is None else rejects_of(words))
+        return Rollout(fills, value, folded, None if words is None else rejects_of(words, self.config.orders_per_side))
 
     def _advance(
         self,
@@ -132,7 +133,7 @@ class Simulator(Ensemble):
         reach = min(reach, self.config.num_levels)  # no side has more ticks
         if torch.compiler.is_compiling():
             if "order_flags" in submitted:
-                raise TypeError("quotes: expected [..., K, 4] where torch compiles the call, got order records")
+                raise TypeError("quotes: expected no order records where torch compiles the call, got some with flags")
             runs.run_in_graph(self.engine, decisions, auctions, results, submitted.get("new_quotes"), reach)
             return
         check_progress(progress)
@@ -242,8 +243,8 @@ class Simulator(Ensemble):
         Args:
             markets: Their numbers.
             intervals: How many, or auctions where there is no clock.
-            quotes: int32 `[T, m, K, 4]`, quotes of T decisions of `intervals / T` intervals each, as in `rollout`; None
-                keeps the standing ones.
+            quotes: int32 `[T, m, K, 4]`, quotes or order records of T decisions of `intervals / T` intervals each, as
+                in `rollout`; None keeps the standing ones.
             fundamental: int32 `[intervals]` or `[m, intervals]`: the fundamental price as each interval begins; None
                 leaves it to its walk.
             progress: True or False shows or hides the bar, None shows it on what takes over two seconds.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.checks import check_quotes
+from kineticsim_env.runtime.checks import check_one_order_per_side, check_quotes
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.values import check_choice, check_count, check_progress, progress_bar, show
 from kineticsim_env.simulator import Simulator
@@ -119,6 +119,7 @@ def counterfactual(
     auctions, after = check_count("auctions", auctions, 1), check_count("after", after, 0)
     warmup, progress = check_count("warmup", warmup, 0), check_progress(progress)
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
+    check_one_order_per_side(simulator.config, "a counterfactual, whose orders are one per side")
     shape = (simulator.num_markets, len(simulator.slots), 4)
     if isinstance(orders, type):  # a call of a class makes an object, not quotes
         raise TypeError(f"orders: expected quotes, or a function of t and the simulator, got {show(orders)}")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.runtime.checks import check_one_order_per_side
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Interval, Mean, bootstrap_interval, mean_and_error
@@ -92,6 +93,7 @@ def causal_impact(
     if isinstance(market, str):
         market = MarketConfig.preset(market)
     config = MarketConfig() if market is None else check_instance("market", market, MarketConfig)
+    check_one_order_per_side(config, "causal_impact, whose orders are one per side")
     sizes, lags = _counts("sizes", sizes, 1), _counts("lags", lags, 0)
     pieces, warmup = check_count("pieces", pieces, 1), check_count("warmup", warmup, 0)
     check_choice("side", side, SIDES)

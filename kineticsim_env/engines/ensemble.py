@@ -17,7 +17,7 @@ from kineticsim_env.engines.agents import agent_groups, opening_memory, paramete
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import multinomial_counts, open_books, opening_book, seen_at_opening
 from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
-from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.runtime import layout, saved_states, state_ranges
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots
 from kineticsim_env.runtime.values import check_flag, check_instance
@@ -129,8 +129,8 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above 0 cannot become
-                0. Parameters of agents that users have written are named by their class,
+                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above
+                0 cannot become 0. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
 
@@ -179,7 +179,7 @@ class Ensemble(LiveMarkets):
         checked = {
             name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
         }
-        saved_states.check_market_ranges(checked, parameters, self.config.num_levels)
+        state_ranges.check_market_ranges(checked, parameters, self.config.num_levels)
         return checked
 
     def _take_state(self, checked: Mapping[str, torch.Tensor], counts: np.ndarray | None) -> None:

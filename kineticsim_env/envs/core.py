@@ -26,7 +26,7 @@ from kineticsim_env.envs.scenario_weights import check_scenario
 from kineticsim_env.envs.settings import DISABLED, EnvSettings
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
-from kineticsim_env.runtime.checks import check_mask, check_seeds
+from kineticsim_env.runtime.checks import check_mask, check_one_order_per_side, check_seeds
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import WHOLE, Task, observation_size
 
@@ -59,6 +59,7 @@ class EnvCore:
         Roles and `slots`, the classes that slots replace or None, are of each slot; the task's limits join the
         market's.
         """
+        check_one_order_per_side(settings.config, "an environment, whose actions have one order per side")
         self.settings, self.roles = settings, tuple(roles)
         self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task

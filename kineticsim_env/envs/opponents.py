@@ -19,8 +19,8 @@ from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
+from kineticsim_env.runtime.state_ranges import Ranges
 from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task

@@ -19,7 +19,8 @@ from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
+from kineticsim_env.runtime.saved_states import PARAMETERS, SCENARIOS, unpack
+from kineticsim_env.runtime.state_ranges import MAX_MONEY, Ranges, columns
 from kineticsim_env.tasks.base import WHOLE, Task
 
 Table = TypeVar("Table")

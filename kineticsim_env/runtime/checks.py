@@ -130,7 +130,7 @@ def check_quotes(
 ) -> torch.Tensor:
     """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors.
 
-    `axis` is that of the slots.
+    `axis` is that of the slots in `shape`.
     """
     if shape[axis] == 0:
         raise ValueError(f"{name}: expected None, or Simulator(slots=...), got quotes, but this simulator has no slots")
@@ -223,6 +223,12 @@ def _checked_slots(slots: Any, added: Sequence[str]) -> tuple[str | None, ...]:
         if name in CLASSES and name in added:
             raise ValueError(f"slots: expected another name in config.agents, got {name!r}, a class of built-in agents")
     return names
+
+
+def check_one_order_per_side(config: MarketConfig, where: str) -> None:
+    """Refuse ladders in a tool, `where`, whose slots have one order per side."""
+    if config.orders_per_side > 1:
+        raise ValueError(f"orders_per_side: expected 1 in {where}, got {config.orders_per_side}")
 
 
 def check_mapping(saved: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_quotes
 
@@ -50,28 +51,32 @@ _AT_ONCE = OrderFlag.IMMEDIATE_OR_CANCEL | OrderFlag.MARKET
 
 
 def check_orders(
-    given: Any, shape: tuple[int | None, ...], device: torch.device, mechanism: str
+    given: Any, shape: tuple[int | None, ...], device: torch.device, config: MarketConfig
 ) -> Mapping[str, torch.Tensor]:
     """Return what slots submit as tensors of a launch: `new_quotes`, and `order_flags` if it has any.
 
     Args:
-        given: int32 `[*shape, 4]`, quotes without flags; or `[*shape, 1, 2, 3]`, of each side (bid, ask) of the one
-            level price, quantity and flags.
+        given: int32 `[*shape, N, 4]`, quotes without flags, `[*shape, 4]` with one level; or `[*shape, N, 2, 3]`, of
+            each side (bid, ask) of each level price, quantity and flags.
         shape: What stands before these axes, the last of it K; None is any length.
         device: The engine's.
-        mechanism: The market's: only `"continuous"` has flags.
+        config: The market, which says N; only continuous trading has flags.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed. Flags are looked at where they are in
             host memory; elsewhere other bits are dropped, and `POST_ONLY` comes before what is to trade at once.
     """
+    levels, slots = config.orders_per_side, len(shape) - 1
+    ladder = () if levels == 1 else (levels,)
     if _ndim(given) != len(shape) + 3:
-        return {"new_quotes": check_quotes(given, (*shape, 4), device, "quotes")}
-    if mechanism != "continuous":
+        return {"new_quotes": check_quotes(given, (*shape, *ladder, 4), device, "quotes", axis=slots)}
+    if not config.is_continuous:
         raise ValueError(
-            f"quotes: expected [..., K, 4] with mechanism={mechanism!r}, got order records, which have flags"
+            f"quotes: expected [..., K, 4] with mechanism={config.mechanism!r}, got order records, which have flags"
         )
-    records = check_quotes(given, (*shape, 1, 2, 3), device, "quotes", axis=-4)[..., 0, :, :]
+    records = check_quotes(given, (*shape, levels, 2, 3), device, "quotes", axis=slots)
+    if levels == 1:
+        records = records[..., 0, :, :]
     flags = records[..., 2]
     if flags.device.type == "cpu":
         _check_flags(flags)
@@ -79,9 +84,12 @@ def check_orders(
     return {"new_quotes": records[..., :2].flatten(-2).contiguous(), "order_flags": word.contiguous()}
 
 
-def rejects_of(word: torch.Tensor) -> torch.Tensor:
-    """Return `Launch.rejects`, int32 `[..., K]`, as `[..., K, 1, 2]`: bits of `Reject` of each level's bid and ask."""
-    return torch.stack([word & 255, word >> _ASK], -1).unsqueeze(-2)
+def rejects_of(word: torch.Tensor, levels: int) -> torch.Tensor:
+    """Return `Launch.rejects`, int32 `[..., K, N]`, as `[..., K, N, 2]`: bits of `Reject` of each level's bid and ask.
+
+    With one level the word has no axis N.
+    """
+    return torch.stack([word & 255, word >> _ASK], -1).unflatten(-1, (1, 2) if levels == 1 else (2,))
 
 
 def _check_flags(flags: torch.Tensor) -> None:

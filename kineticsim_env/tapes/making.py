@@ -92,7 +92,7 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
 
 def _submitted(quotes: Any, markets: int, simulator: Ensemble, intervals: int) -> Submitted:
     shape = (None, markets, len(simulator.slots))
-    given = check_orders(quotes, shape, simulator.device, simulator.config.mechanism)
+    given = check_orders(quotes, shape, simulator.device, simulator.config)
     arrays = {name: tensor.cpu().numpy().copy() for name, tensor in given.items()}
     decisions = len(arrays["new_quotes"])
     if not decisions or intervals % decisions:

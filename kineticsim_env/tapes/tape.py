@@ -34,8 +34,8 @@ _FIELDS = {"order_id": "order", "counterparty_id": "counterparty", "agent_class"
 class Submitted(NamedTuple):
     """What slots submit: of T decisions of `Script.intervals` / T intervals each."""
 
-    quotes: np.ndarray  # int32 [T, m, K, 4]
-    flags: np.ndarray | None  # int32 [T, m, K], `Launch.order_flags`
+    quotes: np.ndarray  # int32 [T, m, K, N, 4], `Launch.new_quotes`; N is no axis with one order per side
+    flags: np.ndarray | None  # int32 [T, m, K, N], `Launch.order_flags`, likewise
 
 
 class Script(NamedTuple):
