@@ -24,15 +24,16 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
 
   // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
-  // is its decision's last; `row` is where their flags are in Launch, or kNoFlags. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, int64_t row) {
+  // is its decision's last; `records` has their flags. Returns false if the market has to stop.
+  template <typename Records>
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, Records& records) {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.levers.interval;
     for (;;) {
       if (g < end && g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, row)) return false;
+      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, records)) return false;
       if (g == end) break;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
@@ -261,22 +262,24 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   }
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
-  KS_ON_LANE bool take_quotes(const Quote* fresh, int64_t row) {
+  template <typename Records>
+  KS_ON_LANE bool take_quotes(const Quote* fresh, Records& records) {
     if constexpr (Lanes::kLanes > 1) {
       bool goes_on = true;
       Lanes::sync();
-      if (Lanes::leads()) goes_on = take_quotes_alone(fresh, row);
+      if (Lanes::leads()) goes_on = take_quotes_alone(fresh, records);
       share();
       return Lanes::from_first(goes_on);
     } else {
-      return take_quotes_alone(fresh, row);
+      return take_quotes_alone(fresh, records);
     }
   }
-  KS_ON_LANE bool take_quotes_alone(const Quote* fresh, int64_t row) {
+  template <typename Records>
+  KS_ON_LANE bool take_quotes_alone(const Quote* fresh, Records& records) {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
-      const OrderFlags flags = flags_of(row + k);
+      const OrderFlags flags = records.flags_of(k);
       const Quote asked = quote_of_flags(fresh[k], slots.quotes[k], flags);
       const Quote quote = apply_pre_trade_limits(asked, slots.accounts[k].inventory, p, flags.both_rest());
       Sides<int32_t> comes = {0, 0};
@@ -300,23 +303,17 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       find_quotes();
 #pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number, flags, row + k)) return false;
+        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number, flags, records)) return false;
     }
     return true;
   }
 
-  KS_ON_LANE OrderFlags flags_of(int64_t row) const {
-    return {row >= 0 && launch.order_flags ? launch.order_flags[row] : 0};
-  }
-  KS_ON_LANE void reject(int64_t row, int32_t side, Reject why) const {
-    if (row >= 0 && launch.rejects) launch.rejects[row] |= why << (8 * side);
-  }
-
-  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int64_t row) {
+  template <typename Records>
+  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, Records& records) {
     const int32_t tick = slots.price(k, side) - origin;
     const bool post_only = flags.has(side, kOrderFlagPostOnly);
     const auto [left, crosses] = match(tick, quantity, side, k, post_only);
-    if (crosses) reject(row, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
+    if (crosses) records.reject(k, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
     if (left == 0 || crosses || !flags.rests(side)) return true;
     slots.set_quantity(k, side, left);
     slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
