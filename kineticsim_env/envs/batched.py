@@ -23,7 +23,7 @@ from kineticsim_env.envs.infos import info_of_slots
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.roles import SPECS
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.runtime.values import check_count, check_flag
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
@@ -94,7 +94,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         discrete = any(self._limits.values())
         self._input = {
             "choices" if discrete else "actions": torch.zeros(
-                shape if discrete else (*shape, max(core.task.action_form(role).size for role in SPECS)),
+                shape if discrete else (*shape, action_length(core.task.keep)),
                 dtype=torch.int64 if discrete else torch.float32,
                 device=core.device,
             )

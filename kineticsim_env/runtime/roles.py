@@ -81,4 +81,9 @@ def action_form(role: str, keep: bool) -> ActionForm:
     return _WITH_KEEP[SPECS[role].action] if keep else SPECS[role].action
 
 
+def action_length(keep: bool) -> int:
+    """Return how many numbers a row has that continuous actions of any role fit in."""
+    return max(action_form(role, keep).size for role in SPECS)
+
+
 assert ROLES == tuple(layout.ENUMS["Role"])
