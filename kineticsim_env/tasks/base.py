@@ -77,6 +77,7 @@ class Task:
     """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it.
 
     Attributes:
+        keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
     """
