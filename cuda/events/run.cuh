@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/continuous.cuh"
+#include "model/records.h"
 
 namespace ks {
 

@@ -5,6 +5,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/play_agent.h"
+#include "model/records.h"
 #include "model/step.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
