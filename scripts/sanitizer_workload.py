@@ -26,6 +26,7 @@ from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -73,7 +74,7 @@ def overflowed(simulator: Simulator) -> None:
 
 def random_steps(core: EnvCore, steps: int) -> None:
     """Step with random actions of all learners."""
-    shape = (core.simulator.num_markets, len(core.roles), 4)
+    shape = (core.simulator.num_markets, len(core.roles), action_length(core.task.keep))
     for _ in range(steps):
         core.step(actions=torch.rand(shape, device=core.device) * 2 - 1)
 
@@ -253,10 +254,10 @@ def too_large_for_rows(slots: int, lanes: int) -> None:
 
 
 def environments_on_the_clock(
-    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, **changes: Any
+    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, keep: bool = False, **changes: Any
 ) -> None:
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
-    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
+    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9, keep=keep)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
     randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
     how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
@@ -317,6 +318,8 @@ def cases_on_the_clock() -> Iterator[Callable[[], None]]:
             yield partial(markets_on_the_clock, mechanism, levels, False, 1, lanes)
         for roles in ((ROLES[0],), ROLES):
             yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes)
+            if mechanism == "continuous":
+                yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, keep=True)
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
         yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)

@@ -268,6 +268,17 @@ def test_only_environments_with_extra_columns_have_their_kernel(variants):
     assert [defines.get("KS_EXTRAS") for defines in variants] == [None, None, None, 1]
 
 
+def test_only_environments_whose_actions_may_keep_quotes_have_their_kernel(variants):
+    common = {"autoreset": 0, "stagger": True, "bank_size": 0, "bank_owner": 0, "scenarios": 0}
+    for keep in (False, True):
+        engine = open_engine(128, 1)
+        engine.set_parameters(rows_of(ks.MarketConfig()))
+        engine.set_task(ks.tasks.MarketMakingTask(keep=keep).to_params(["maker"], **common))
+        engine.prepare(0)
+        engine.prepare(1)
+    assert [defines.get("KS_KEEP") for defines in variants] == [None, None, None, 1]
+
+
 def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):
     engine, taken = open_engine(128), []
     engine.set_parameters(rows_of(ks.MarketConfig()))

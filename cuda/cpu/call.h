@@ -47,7 +47,8 @@ struct CallMarket : EventMarket<false, kSlots, WideColumns> {
   }
 
   // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.
-  bool interval(const Quote* fresh, uint64_t, bool, int64_t) {
+  template <typename Records>
+  bool interval(const Quote* fresh, uint64_t, bool, const Records&) {
     this->begin_interval();
     const int32_t place = origin;
     if (!follow_mid()) return false;

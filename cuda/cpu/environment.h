@@ -59,7 +59,8 @@ struct CoreMarket : Market<kLevers> {
   }
   void opened() { this->measure(); }
 
-  bool go_on(Quote* fresh, bool forced) {
+  template <typename Records>
+  bool go_on(Quote* fresh, const Records&, bool forced) {
     if (forced) return auction(fresh);
     for (int k = 0; k < slots; ++k) fresh[k] = apply_pre_trade_limits(fresh[k], accounts[k].inventory, p);
     decision(fresh, 0);

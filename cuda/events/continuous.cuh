@@ -24,15 +24,16 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
 
   // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
-  // is its decision's last; `row` is where their flags are in Launch, or kNoFlags. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, int64_t row) {
+  // is its decision's last; `records` has their flags. Returns false if the market has to stop.
+  template <typename Records>
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, Records& records) {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.levers.interval;
     for (;;) {
       if (g < end && g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, row)) return false;
+      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, records)) return false;
       if (g == end) break;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
@@ -261,27 +262,29 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   }
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
-  KS_ON_LANE bool take_quotes(const Quote* fresh, int64_t row) {
+  template <typename Records>
+  KS_ON_LANE bool take_quotes(const Quote* fresh, Records& records) {
     if constexpr (Lanes::kLanes > 1) {
       bool goes_on = true;
       Lanes::sync();
-      if (Lanes::leads()) goes_on = take_quotes_alone(fresh, row);
+      if (Lanes::leads()) goes_on = take_quotes_alone(fresh, records);
       share();
       return Lanes::from_first(goes_on);
     } else {
-      return take_quotes_alone(fresh, row);
+      return take_quotes_alone(fresh, records);
     }
   }
-  KS_ON_LANE bool take_quotes_alone(const Quote* fresh, int64_t row) {
+  template <typename Records>
+  KS_ON_LANE bool take_quotes_alone(const Quote* fresh, Records& records) {
     const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
       if constexpr (kSlots == kLadders) {
         const int first = k * slots.levels();
-        if (!take_ladder(fresh + first, k, number, row * slots.levels() + first)) return false;
+        if (!take_ladder(fresh + first, k, number, records)) return false;
         continue;
       }
-      const OrderFlags flags = flags_of(row + k);
+      const OrderFlags flags = records.flags_of(k);
       const Quote asked = quote_of_flags(fresh[k], slots.quotes[k], flags);
       const Quote quote = apply_pre_trade_limits(asked, slots.accounts[k].inventory, p, flags.both_rest());
       Sides<int32_t> comes = {0, 0};
@@ -301,7 +304,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       find_quotes();
 #pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (comes.of(side) > 0 && !join(k, k, side, comes.of(side), number, flags, row + k)) return false;
+        if (comes.of(side) > 0 && !join(k, k, side, comes.of(side), number, flags, k, records)) return false;
     }
     return true;
   }
@@ -311,8 +314,9 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     return (side ? tick < 0 : tick >= levels) ? origin + (side ? pricing.lowest : pricing.highest) : price;
   }
 
-  // Slot k's ladder arrives; `row` is where its flags are.
-  KS_ON_LANE bool take_ladder(const Quote* fresh, int k, int number, int64_t row) {
+  // Slot k's ladder arrives.
+  template <typename Records>
+  KS_ON_LANE bool take_ladder(const Quote* fresh, int k, int number, Records& records) {
     const int count = slots.levels();
     Quote ladder[kMaxOrdersPerSide];
     OrderFlags flags[kMaxOrdersPerSide];
@@ -323,7 +327,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
         if (slots.quantity(first, side) == 0) slots.take_over(first, first + 1, side);
       Quote standing = slots.quotes[first];
       standing.bid_qty += slots.quotes[first + 1].bid_qty, standing.ask_qty += slots.quotes[first + 1].ask_qty;
-      flags[n] = flags_of(row + n);
+      flags[n] = records.flags_of(k * count + n);
       ladder[n] = quote_of_flags(fresh[n], standing, flags[n]);
     }
     apply_ladder_limits(ladder, flags, count, slots.accounts[k].inventory, p);
@@ -347,24 +351,18 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
       const int32_t comes = side ? ladder[n].ask_qty : ladder[n].bid_qty;
       const int j = first + (slots.quantity(first, side) > 0);
-      if (comes > 0 && !join(j, k, side, comes, number, flags[n], row + n)) return false;
+      if (comes > 0 && !join(j, k, side, comes, number, flags[n], k * count + n, records)) return false;
     }
     return true;
   }
 
-  KS_ON_LANE OrderFlags flags_of(int64_t row) const {
-    return {row >= 0 && launch.order_flags ? launch.order_flags[row] : 0};
-  }
-  KS_ON_LANE void reject(int64_t row, int32_t side, Reject why) const {
-    if (row >= 0 && launch.rejects) launch.rejects[row] |= why << (8 * side);
-  }
-
-  // Slot k's order comes, at the price of its quote j, which is where it stands then.
-  KS_ON_LANE bool join(int j, int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int64_t row) {
+  // Slot k's order comes, at the price of its quote j, which is where it stands then; its record is number `at` of the market's.
+  template <typename Records>
+  KS_ON_LANE bool join(int j, int k, int32_t side, int32_t quantity, int32_t moment, OrderFlags flags, int at, Records& records) {
     const int32_t tick = slots.price(j, side) - origin;
     const bool post_only = flags.has(side, kOrderFlagPostOnly);
     const auto [left, crosses] = match(tick, quantity, side, k, post_only);
-    if (crosses) reject(row, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
+    if (crosses) records.reject(at, side, post_only ? kRejectPostOnly : kRejectOwnOrder);
     if (left == 0 || crosses || !flags.rests(side)) return true;
     slots.set_quantity(j, side, left);
     slots.set_ahead(j, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);

@@ -70,11 +70,12 @@ struct EventEnvironmentMarket : EventRun<Market> {
     this->prepare();
   }
 
-  KS_ON_LANE bool go_on(const Quote* fresh, bool forced) {
+  template <typename Records>
+  KS_ON_LANE bool go_on(const Quote* fresh, Records& records, bool forced) {
     if (!forced) slots.begin_decision();
     const int32_t intervals = forced ? 1 : launch.auctions;
     int64_t a = 0;
-    if (this->template decision<true>(fresh, kNoFlags, intervals, 0, intervals, a)) return true;
+    if (this->template decision<true>(fresh, records, intervals, 0, intervals, a)) return true;
     this->stop();
     return false;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/continuous.cuh"
+#include "model/records.h"
 
 namespace ks {
 
@@ -33,18 +34,18 @@ struct EventRun : Market {
                                                     this->book.total(asks.low, asks.high, 1), this->signed_volume()});
   }
 
-  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null, and `row` where their flags are, as in
+  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null, and `records` has their flags, as in
   // `interval`. `first` counts intervals of this launch before it. Returns false if the market cannot go on with interval a; be
   // it that it has to stop.
-  template <bool kAllFit = false>
-  KS_ON_LANE bool decision(const Quote* fresh, int64_t row, int64_t n, int64_t first, int64_t length, int64_t& a) {
+  template <bool kAllFit = false, typename Records>
+  KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency;
     const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.levers.interval + (latency < events ? latency : events);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
       const bool comes = fresh && (Market::kQuotesWait || a == 0);
-      if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1, row)) return false;
+      if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1, records)) return false;
       record(this->m * length + first + a, this->volume - before);
     }
     return true;
@@ -73,8 +74,9 @@ struct EventRun : Market {
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
       slots.begin_decision();
       if (from.interval > 0) read_fills(row);
-      const Quote* fresh = given ? given + row * slots.levels() : nullptr;
-      if (!decision(fresh, row, launch.auctions, from.number * launch.auctions, length, from.interval)) {
+      const Quote* const fresh = given ? given + row * slots.levels() : nullptr;
+      LaunchRecords records = {launch, row * slots.levels()};
+      if (!decision(fresh, records, launch.auctions, from.number * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
           if (this->is_held()) write_fills(row), this->store();
           return false;

@@ -5,6 +5,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/play_agent.h"
+#include "model/records.h"
 #include "model/step.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -62,8 +63,8 @@ struct FeatureRows {
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
-//   go_on(fresh, forced)            the auctions of a decision with these quotes, to be cut to the pre-trade limits; or (forced)
-//                                   one auction more with quotes that were cut. False if it has to stop
+//   go_on(fresh, records, forced)   the auctions of a decision with these quotes, to be cut to the pre-trade limits, and their
+//                                   flags; or (forced) one auction more with quotes that were cut. False if it has to stop
 //   store_played()                  its state, be it that it had to stop
 template <typename Market>
 struct ThreadEnvironment : Market {
@@ -80,6 +81,7 @@ struct ThreadEnvironment : Market {
   int64_t volume_before;
   Account before[Market::kRoom];
   Quote fresh[Market::kRoom];
+  SlotRecords<kMayKeep ? Market::kRoom : 0> records;  // of these, where actions may keep quotes
 
   template <typename Memory>
   KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory)
@@ -176,12 +178,12 @@ struct ThreadEnvironment : Market {
     return liquidation_cash(this->bids(), this->asks(), levels, account(k).inventory, origin, last_tick);
   }
 
-  // Slot k's action as a quote.
-  KS_ON_THREAD Quote decode(int k) {
+  // Slot k's action as a quote, and in `flags` the sides that it keeps.
+  KS_ON_THREAD Quote decode(int k, OrderFlags& flags) {
     const int64_t row = first_row() + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
-    return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error);
+    return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error, flags);
   }
 
   // After the last decision what is left of blocks goes into the market; returns whether anything does.
@@ -190,6 +192,7 @@ struct ThreadEnvironment : Market {
     for (int k = 0; k < slot_count(); ++k) {
       const bool ended = launch.ended[first_row() + k];
       fresh[k] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
+      records.drop_flags(k);
       any |= has_quantity(fresh[k]);
     }
     return any;
@@ -226,7 +229,9 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_actions(const Part&) {
     for (int k = 0; k < slot_count(); ++k) {
       before[k] = account(k);
-      fresh[k] = decode(k);
+      OrderFlags flags = {0};
+      fresh[k] = decode(k, flags);
+      records.begin(k, flags);
     }
   }
 
@@ -234,7 +239,7 @@ struct ThreadEnvironment : Market {
     const int32_t most = forced_auctions(slot_task(0), elapsed);
 #pragma unroll 1
     for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a)
-      if (!this->go_on(fresh, a > 0)) break;
+      if (!this->go_on(fresh, records, a > 0)) break;
     if (stopped()) part.plays = false, clear_results(false);
     return true;
   }
@@ -265,6 +270,7 @@ struct ThreadEnvironment : Market {
         launch.idle[row] = had_ended[k];
         note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
                       target(k).remaining, outcome);
+        if (may_keep(task)) note_rejects(launch, m, k, records.rejects_of(k));
       }
       launch.reward[row] = outcome.reward;
       launch.prev_value[row] = outcome.value;
@@ -296,8 +302,10 @@ struct ThreadEnvironment : Market {
     if (!begin_episode()) return false;
     if (writes_info(launch)) {
       if (!part.plays) note_market();
-      for (int k = 0; k < slot_count(); ++k)
+      for (int k = 0; k < slot_count(); ++k) {
         note_opening(launch, m, k, role(k), account(k), target(k).remaining, part.plays);
+        if (may_keep(task) && !part.plays) note_rejects(launch, m, k, 0);
+      }
     }
     return true;
   }

@@ -1,6 +1,7 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
+// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos (and K * kKeepInfos
+// where actions may keep quotes), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
 // P and Q words of a market's added agents: parameters and memory.
 #pragma once
 
@@ -37,7 +38,8 @@ constexpr int kMaxQuoteQty = 1 << 20;
 constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1, 1], as rounding leaves it: it is clamped
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
-constexpr int kSlotInfos = 9;         // of enum SlotInfo
+constexpr int kSlotInfos = 9;         // of enum SlotInfo,
+constexpr int kKeepInfos = 2;         // and of enum KeepInfo, where actions may keep quotes
 constexpr int kTaskValues = 11;       // of enum TaskValue
 constexpr int kMostAgentClasses = 8;  // that users have written, of a market,
 constexpr int kMostAgentQty = 65535;  // and units of an order of theirs
@@ -105,6 +107,9 @@ enum SlotInfo {
   kSlotInfoCash = 0, kSlotInfoInventory = 1, kSlotInfoFees = 2, kSlotInfoBought = 3, kSlotInfoSold = 4, kSlotInfoFilled = 5,
   kSlotInfoOpen = 6, kSlotInfoValue = 7, kSlotInfoEpisodeReturn = 8
 };
+
+// Where actions may keep quotes, rows of each slot behind all these: bits of enum Reject of the last decision's bid and ask.
+enum KeepInfo { kKeepInfoRejectedBid = 0, kKeepInfoRejectedAsk = 1 };
 
 // Settings of the task that may differ from market to market, from slot to slot and from episode to episode: a row of
 // Launch::task_values. The horizon is a market's, alike in all its slots; the inventory limit is only shown here, as pre-trade
@@ -214,6 +219,7 @@ struct TaskParams {
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
   int32_t extras;                  // columns behind all others of an observation: of each of enum Extra, a bit
   int32_t role[32];                // of each slot: enum Role
+  int32_t keep;                    // 1: actions may keep standing quotes, under continuous trading
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit
@@ -327,7 +333,7 @@ struct Launch {
   uint8_t* truncated;              // [M, K]
   uint8_t* over;                   // [M, K] terminated or truncated
   // What is known after a decision, for those who ask: final infos and rewards of users' own; else null.
-  double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot: of the last decision, or as an episode began
+  double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot, then KeepInfo: of the last decision, or as an episode began
   double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays
   int64_t* episode_filled;         // [M, K] units bought and sold
   uint8_t* idle;                   // [M, K] the slot took no part in the last step

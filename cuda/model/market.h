@@ -265,7 +265,9 @@ struct OrderFlags {
   KS_RULE bool both_rest() const { return rests(0) && rests(1) && !keeps(0) && !keeps(1); }
 };
 
-constexpr int64_t kNoFlags = -kMaxSlots;  // as a row of slots: none of its slots has flags
+KS_RULE OrderFlags keep_flags(bool bid, bool ask) {
+  return {(bid ? (int32_t)kOrderFlagKeep : 0) | (ask ? kOrderFlagKeep << 8 : 0)};
+}
 
 // What flags make of an arriving quote before the pre-trade limits.
 KS_RULE Quote quote_of_flags(Quote q, const Quote& standing, OrderFlags flags) {

@@ -72,24 +72,38 @@ KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int3
   return quote;
 }
 
+// Whether actions may keep standing quotes: in a kernel only if it was compiled for those that do (kineticsim_env/engines/cuda.py).
+#ifndef KS_KEEP
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_KEEP 0
+#else
+#define KS_KEEP 1
+#endif
+#endif
+constexpr bool kMayKeep = KS_KEEP != 0;
+KS_RULE bool may_keep(const TaskParams& task) { return kMayKeep && task.keep != 0; }
+
 KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
 
-// Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
+// Turn one slot's continuous action row into quotes; a NaN keeps `standing`. Where actions may keep quotes, `kept` says which sides
+// this one keeps, by its last numbers: a maker's bid and ask, or both at once.
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
-                                const Target& target, const Quote& standing, int32_t& error) {
+                                const Target& target, const Quote& standing, int32_t& error, OrderFlags& kept) {
   constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
   const int used = quotes_both_sides(role) ? 4 : 2;
+  const int given = used + (may_keep(task) ? used / 2 : 0);
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
-  for (int i = 0; i < used; ++i) {
+  for (int i = 0; i < given; ++i) {
     if (row[i] != row[i]) {
       error |= kErrorNanAction;
       return standing;
     }
   }
-  for (int i = 0; i < used; ++i) {
+  for (int i = 0; i < given; ++i) {
     if (fabsf(row[i]) > kMostAction) error |= kErrorActionRange;
-    a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
+    if (i < used) a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
+  if (may_keep(task)) kept = keep_flags(row[used] > 0.0f, row[given - 1] > 0.0f);
   if (quotes_both_sides(role)) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
@@ -103,19 +117,29 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
 }
 
 // Turn one slot's discrete choice into quotes: a maker's is an offset per side; the others' is none, or one of some
-// offsets in two sizes, or of a trader on two sides. Python reads the offsets from this text.
+// offsets in two sizes, or of a trader on two sides. Where actions may keep quotes there is one choice more, the last: of a maker
+// for each side. Python reads the offsets from this text.
 KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, const Target& target,
-                              int32_t& error) {
+                              int32_t& error, OrderFlags& kept) {
   constexpr int32_t kMakerOffsets[kMakerChoices] = {0, 1, 2, 3, 4, 6, 8};  // behind the mid; the first: no order
   constexpr int32_t kDirectionalOffsets[kDirectionalOffsetCount] = {-6, -3, -1, 0, 1, 3, 6};  // through the mid
-  const int32_t choices = quotes_both_sides(role) ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
+  const int32_t per_side = kMakerChoices + may_keep(task), others = 1 + 2 * kDirectionalOffsetCount;
+  const int32_t choices = quotes_both_sides(role) ? per_side * per_side : others + may_keep(task);
   if (choice < 0 || choice >= choices) {
     error |= kErrorActionRange;
     choice = choice < 0 ? 0 : choices - 1;
   }
   if (quotes_both_sides(role)) {
-    int32_t bid = (int32_t)choice / kMakerChoices, ask = (int32_t)choice % kMakerChoices;
+    int32_t bid = (int32_t)choice / per_side, ask = (int32_t)choice % per_side;
+    if (may_keep(task)) {
+      kept = keep_flags(bid == kMakerChoices, ask == kMakerChoices);
+      bid = kept.keeps(0) ? 0 : bid, ask = kept.keeps(1) ? 0 : ask;
+    }
     return maker_quote(mid2, kMakerOffsets[bid], bid ? task.max_qty : 0, kMakerOffsets[ask], ask ? task.max_qty : 0);
+  }
+  if (may_keep(task) && choice == others) {
+    kept = keep_flags(true, true);
+    choice = 0;
   }
   if (choice == 0) return Quote{0, 0, 0, 0};
   const int32_t order = (int32_t)choice - 1;

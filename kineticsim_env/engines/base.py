@@ -18,7 +18,7 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, action_form
 
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
     layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
@@ -91,8 +91,9 @@ class Engine:
         self._task = settings
         discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
         self._input = "choices" if discrete else "actions"
+        keep = bool(settings.get("keep", 0))
         roles = list(settings.get("role", [0]))[: self._sizes["K"]]
-        self._action_size = max(SPECS[ROLES[number]].action.size for number in roles)
+        self._action_size = max(action_form(ROLES[number], keep).size for number in roles)
         self._fits_task = True
 
     def launch(

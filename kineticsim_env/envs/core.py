@@ -112,7 +112,10 @@ class EnvCore:
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
-        sizes = self.simulator.sizes | {"F": layout.observation_length(self.config.is_continuous, len(self.extras))}
+        sizes = self.simulator.sizes | {
+            "F": layout.observation_length(self.config.is_continuous, len(self.extras)),
+            "I": layout.info_rows(len(self.roles), self.task.keep),
+        }
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward

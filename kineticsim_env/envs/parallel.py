@@ -8,7 +8,7 @@
 | Parallel API | Yes |
 | Manual control | No |
 | Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
-| Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
+| Action shape | maker (4,), others (2,); discrete: 49 and 15 choices. With `keep`: (6,), (3,), 64 and 16 |
 | Action values | [-1, 1] |
 | Observation shape | (39,); in call auctions maker, executor, fundamental (37,), others (36,) |
 | Observation values | [-1, 1] |
@@ -63,6 +63,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
@@ -252,7 +253,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""
         slots = len(self.possible_agents)
-        given = torch.zeros((1, slots) if self._discrete else (1, slots, 4), dtype=self._dtype)
+        length = action_length(self.core.task.keep)
+        given = torch.zeros((1, slots) if self._discrete else (1, slots, length), dtype=self._dtype)
         rows = given.view(1, slots, -1)
         for slot, agent in enumerate(self.possible_agents):
             if agent not in actions:

@@ -43,8 +43,11 @@ def _held(core: EnvCore) -> dict[str, torch.Tensor]:
 def _about(core: EnvCore) -> dict[str, Any]:
     """Return what a state of this environment is of, as plain numbers, texts and lists."""
     task, values, settings = core.task, core.live_task.values, core.settings
+    described = saved_states.describe(task)
+    if not task.keep:
+        del described["keep"]  # which states had not before there was that setting
     return core.simulator.about() | {
-        "task": {"name": type(task).__name__, **saved_states.describe(task), **values.about()},
+        "task": {"name": type(task).__name__, **described, **values.about()},
         "roles": list(core.roles),
         "auctions_per_step": core.auctions_per_step,
         "autoreset_mode": settings.autoreset_mode.name,

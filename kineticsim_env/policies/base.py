@@ -69,7 +69,7 @@ class ScriptedPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class UniformActions(ScriptedPolicy):
-    """Draws every component of its actions uniformly."""
+    """Draws every component of its actions uniformly, and keeps no quotes."""
 
     seed: int = 0
     _generator: torch.Generator = dataclasses.field(init=False, repr=False, compare=False)
@@ -84,7 +84,7 @@ class UniformActions(ScriptedPolicy):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         draws = torch.rand((len(observation), self.size), generator=self._generator)
-        return (draws * 2.0 - 1.0).to(observation.device)
+        return _cut((draws * 2.0 - 1.0).to(observation.device), self.task.keep * self.size // 2)
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -232,19 +232,23 @@ def maker_action(
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
     per_unit = 2.0 / task.max_qty
     sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
-    return torch.cat([offsets, sizes], dim=1).clamp(-1.0, 1.0).to(torch.float32)
+    return _cut(torch.cat([offsets, sizes], dim=1), 2 * task.keep)
 
 
 def order_action(task: Any, ticks: torch.Tensor, qty: torch.Tensor) -> torch.Tensor:
     """Return the executor's action: an order `ticks` through the mid, of `qty` units, each `[M]`, cut to the space."""
-    action = torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1)
-    return action.clamp(-1.0, 1.0).to(torch.float32)
+    return _cut(torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1), task.keep)
 
 
 def trade_action(task: Any, units: torch.Tensor, ticks: torch.Tensor) -> torch.Tensor:
     """Return the trader's action: an order of signed `units`, `ticks` through the mid, each `[M]`, cut to the space."""
-    action = torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1)
-    return action.clamp(-1.0, 1.0).to(torch.float32)
+    return _cut(torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1), task.keep)
+
+
+def _cut(action: torch.Tensor, keeps: int) -> torch.Tensor:
+    """Return an action cut to the space; where actions may keep quotes, with `keeps` numbers more that keep nothing."""
+    cut = action.clamp(-1.0, 1.0).to(torch.float32)
+    return torch.nn.functional.pad(cut, (0, keeps), value=-1.0) if keeps else cut
 
 
 # Discrete actions -----------------------------------------------------------------------------------------------------
@@ -255,7 +259,8 @@ class Discretised:
 
     Quantities are rounded to the nearest choice (none, half or all of `max_qty`, or none or all), ties up; then prices
     to the nearest offset, ties towards the mid. Exact where the policy quotes one of the choices. A policy that follows
-    a schedule of few units per decision orders nothing until they add up to a choice.
+    a schedule of few units per decision orders nothing until they add up to a choice. What an action keeps, the choice
+    keeps.
     """
 
     def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:
@@ -272,25 +277,32 @@ class Discretised:
         """
         check_callable("policy", policy, "a policy: a function of observations that returns actions")
         check_task(task)
-        form = SPECS[check_choice("role", task.role if role is None else role, SPECS)].action
+        self._form = form = task.action_form(check_choice("role", task.role if role is None else role, SPECS))
         choose = {"quotes": self._quotes, "order": self._order, "trade": self._trade}
-        self.policy, self.task, self._choose, self._size = policy, task, choose[form.name], form.size
+        self.policy, self.task, self._choose = policy, task, choose[form.name]
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the choices, int64 `[M]`."""
         seen = check_observation(observation)
-        allowed = f"a policy that returns float32 [M, {self._size}]"
+        allowed = f"a policy that returns float32 [M, {self._form.size}]"
         action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)
-        return self._choose(action, self.task.seen_in(seen).max_qty)
+        choice = self._choose(action, self.task.seen_in(seen).max_qty)
+        if self._form.keeps == 1:
+            return torch.where(action[:, -1] > 0.0, self._form.num_choices - 1, choice)
+        return choice
 
     def _fits(self, action: torch.Tensor) -> bool:
-        return action.dim() == 2 and action.shape[1] == self._size
+        return action.dim() == 2 and action.shape[1] == self._form.size
 
     def _quotes(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = torch.round((action[:, :2] + 1.0) * 0.5 * self.task.max_offset)
-        shown = action[:, 2:] >= 0.0  # half of max_qty or more
+        shown = action[:, 2:4] >= 0.0  # half of max_qty or more
         choice = torch.where(shown, 1 + _nearest(offset, MAKER_OFFSETS), 0)
-        return 7 * choice[:, 0] + choice[:, 1]
+        per_side = 1 + len(MAKER_OFFSETS)
+        if self._form.keeps:
+            choice = torch.where(action[:, 4:] > 0.0, per_side, choice)
+            per_side += 1
+        return per_side * choice[:, 0] + choice[:, 1]
 
     def _order(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         wanted = torch.round((action[:, 1] + 1.0) * 0.5 * largest)

@@ -34,7 +34,8 @@ class NoTrade(ScriptedPolicy):
     task: MarketMakingTask
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        return torch.full((len(observation), 4), -1.0, device=observation.device)
+        size = self.task.action_form("maker").size
+        return torch.full((len(observation), size), -1.0, device=observation.device)
 
 
 class RandomQuotes(UniformActions):

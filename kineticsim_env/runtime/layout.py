@@ -156,9 +156,12 @@ def observation_length(queues: bool, extras: int = 0) -> int:
     return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
 
 
-def info_rows(slots: int) -> int:
-    """Return I, how many rows `Launch.info` has: those of the market, then those of each slot."""
-    return CONSTANTS["kMarketInfos"] + slots * CONSTANTS["kSlotInfos"]
+def info_rows(slots: int, keep: bool = False) -> int:
+    """Return I, how many rows `Launch.info` has: those of the market, then those of each slot.
+
+    `keep`: whether actions may keep quotes, so that each slot has rows of what was rejected.
+    """
+    return CONSTANTS["kMarketInfos"] + slots * (CONSTANTS["kSlotInfos"] + keep * CONSTANTS["kKeepInfos"])
 
 
 def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:

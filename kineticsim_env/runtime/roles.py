@@ -22,12 +22,26 @@ class ActionForm:
     num_choices: int  # how many discrete actions there are; 0 does nothing
     idle: tuple[float, ...]  # the continuous action that does nothing
     quantities: tuple[int, ...]  # features of the observation that are quantities of standing orders
+    keeps: int = 0  # how many of the numbers, the last ones, say what is kept: of either side, or of both at once
 
 
 _BEHIND, _THROUGH = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
 QUOTES = ActionForm("quotes", 4, _BEHIND**2, (-1.0, -1.0, -1.0, -1.0), (34, 36))
 ORDER = ActionForm("order", 2, 1 + 2 * _THROUGH, (0.0, -1.0), (35,))
 TRADE = ActionForm("trade", 2, 1 + 2 * _THROUGH, (0.0, 0.0), (35,))
+
+
+def _with_keep(form: ActionForm, keeps: int, num_choices: int) -> ActionForm:
+    idle = (*form.idle, *(keeps * (-1.0,)))
+    return dataclasses.replace(form, size=form.size + keeps, num_choices=num_choices, idle=idle, keeps=keeps)
+
+
+# The same where actions may keep standing quotes; to keep is the last choice, of a maker for each side.
+_WITH_KEEP = {
+    QUOTES: _with_keep(QUOTES, 2, (_BEHIND + 1) ** 2),
+    ORDER: _with_keep(ORDER, 1, ORDER.num_choices + 1),
+    TRADE: _with_keep(TRADE, 1, TRADE.num_choices + 1),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,4 +74,16 @@ SPECS = {
     "fundamental": RoleSpec("informed trading", TRADE, 37),
 }
 ROLES = tuple(SPECS)
+
+
+def action_form(role: str, keep: bool) -> ActionForm:
+    """Return what an action of a role says; `keep`: whether actions may keep standing quotes."""
+    return _WITH_KEEP[SPECS[role].action] if keep else SPECS[role].action
+
+
+def action_length(keep: bool) -> int:
+    """Return how many numbers a row has that continuous actions of any role fit in."""
+    return max(action_form(role, keep).size for role in SPECS)
+
+
 assert ROLES == tuple(layout.ENUMS["Role"])

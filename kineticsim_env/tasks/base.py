@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, SPECS, ActionForm, action_form
 from kineticsim_env.runtime.values import (
     as_float,
     check_array,
@@ -77,6 +77,7 @@ class Task:
     """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it.
 
     Attributes:
+        keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
     """
@@ -93,6 +94,7 @@ class Task:
     bank_size: int = 256
     bank_per_market: int = 4
     warm_seed: int = 2**61
+    keep: bool = False
     each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     columns: Mapping[str, tuple[int, float]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -129,8 +131,14 @@ class Task:
         return clone
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
-        """Return the config with the task's limits on slots."""
+        """Return the config with the task's limits on slots.
+
+        Raises:
+            TypeError, ValueError: Naming what came and what is allowed: only in a continuous market quotes are kept.
+        """
         check_instance("config", config, MarketConfig)
+        if self.keep and not config.is_continuous:
+            raise ValueError(f"keep: expected False with mechanism={config.mechanism!r}, got True")
         limit = config.inventory_limit
         if limit is None:
             limit = getattr(self, "inventory_limit", None)
@@ -176,6 +184,7 @@ class Task:
             "forced_auctions": self.forced_auctions if any(SPECS[role].has_block for role in roles) else 0,
             "autoreset": autoreset,
             "stagger": int(stagger),
+            "keep": int(self.keep),
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
@@ -189,17 +198,24 @@ class Task:
         """Auctions after the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
         return 0
 
+    def action_form(self, role: str) -> ActionForm:
+        """Return what an action of a role says, a `kineticsim_env.runtime.roles.ActionForm`."""
+        return action_form(check_choice("role", role, ROLES), self.keep)
+
     def num_choices(self, role: str) -> int:
         """Return how many discrete actions a role has, 0 if its actions are continuous."""
-        form = SPECS[check_choice("role", role, ROLES)].action
+        form = self.action_form(role)
         return 0 if self.action_type == "continuous" else form.num_choices
 
     def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
-        """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete."""
+        """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete.
+
+        With `keep` it is `[6]` for a maker and `[3]` for the others.
+        """
         choices = self.num_choices(role)
         if choices:
             return spaces.Discrete(choices)
-        return spaces.Box(-1.0, 1.0, (SPECS[role].action.size,), np.float32)
+        return spaces.Box(-1.0, 1.0, (self.action_form(role).size,), np.float32)
 
     def observation_space(self, role: str, queues: bool = False, extras: Sequence[str] = ()) -> spaces.Box:
         """Return a new observation space for a role.
@@ -247,6 +263,8 @@ class Task:
 
     def _checked(self, name: str, value: Any) -> Any:
         """Return the value as a plain Python object."""
+        if name == "keep":
+            return check_flag(name, value)
         if not check_kind(name, value, self._choices(), _OPTIONAL):
             return value
         if name in _INTEGERS:

@@ -14,7 +14,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, action_form
 from kineticsim_env.tasks.base import CHOICES, MAY_DIFFER, Task
 from kineticsim_env.traders import order_splitter
 from scripts.fuzz import pairs
@@ -62,6 +62,7 @@ SETTINGS: dict[str, list[Any]] = {
     "risk_aversion": [0.0, 0.05],
     "leftover_penalty": [0.0, 10.0],
     "max_target": [1, 5, 40],
+    "keep": [False, True],
 }
 
 
@@ -149,23 +150,23 @@ def randomised(rng: np.random.Generator, kind: type[Task]) -> dict[str, Any]:
     return found or {"fee": (0, 9)}
 
 
-def opponents(rng: np.random.Generator, discrete: bool) -> dict[str, list[Any]]:
+def opponents(rng: np.random.Generator, discrete: bool, keep: bool) -> dict[str, list[Any]]:
     """Return policies for some roles: functions of observations alone."""
     roles = [str(role) for role in rng.permutation(ROLES)[: int(rng.integers(1, 3))]]
     found: dict[str, list[Any]] = {}
     for role in roles:
-        some = [policy(role, discrete, float(scale)) for scale in rng.uniform(0.5, 9, int(rng.integers(1, 4)))]
-        found[role] = [some, [policy(role, discrete, 1.0)]] if rng.random() < 0.2 else some
+        some = [policy(role, discrete, float(scale), keep) for scale in rng.uniform(0.5, 9, int(rng.integers(1, 4)))]
+        found[role] = [some, [policy(role, discrete, 1.0, keep)]] if rng.random() < 0.2 else some
     return found
 
 
-def policy(role: str, discrete: bool, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
+def policy(role: str, discrete: bool, scale: float, keep: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a policy whose actions are exact functions of the observation, whatever the engine."""
 
     def act(observation: torch.Tensor) -> torch.Tensor:
         seen = torch.as_tensor(observation)
         if discrete:
             return (seen[:, 5:9].abs().sum(1) * 1000 * scale).long() % 9
-        return (seen[:, : SPECS[role].action.size] * scale).clamp(-1, 1)
+        return (seen[:, : action_form(role, keep).size] * scale).clamp(-1, 1)
 
     return act

@@ -25,6 +25,7 @@ import kineticsim_env as ks
 from kineticsim_env.engines.native import NativeEngine
 from kineticsim_env.runtime import build, layout
 from kineticsim_env.runtime.cache import cache_dir
+from kineticsim_env.runtime.roles import action_length
 from scripts.fuzz import moves, pairs
 from scripts.fuzz.kinds import Failure
 from scripts.fuzz.sanitizers import report_in, runtime
@@ -123,7 +124,8 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
         return {"reset_mask": torch.from_numpy(rng.random(markets) < 0.7)}, 2, 1
     if thing.core.task.action_type == "discrete":
         return {"choices": torch.from_numpy(rng.integers(0, 15, (markets, slots)))}, 1, 1
-    return {"actions": torch.from_numpy(rng.uniform(-1, 1, (markets, slots, 4)).astype(np.float32))}, 1, 1
+    length = action_length(thing.core.task.keep)
+    return {"actions": torch.from_numpy(rng.uniform(-1, 1, (markets, slots, length)).astype(np.float32))}, 1, 1
 
 
 def _packed(launch: Any, tensors: Mapping[str, torch.Tensor]) -> bytes:

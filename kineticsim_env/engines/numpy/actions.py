@@ -20,19 +20,28 @@ MAKER_OFFSETS = np.array([1, 2, 3, 4, 6, 8])
 ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
-def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
-    """Return the quotes [m, K, 4] that actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
+def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.ndarray]:
+    """Return what actions ask for, and note bad actions in `m.error`.
+
+    Returns:
+        Quotes [m, K, 4], before the pre-trade limits, and which sides of the standing quotes are kept, bool [m, K, 2].
+    """
     task, quotes, alive = args["task"], m.quotes.copy(), m.ended == 0
+    kept = np.zeros((*alive.shape, 2), bool)
     for k in range(args["slots"]):
         role, own = task["role"][k], m.task_of(task, k)
         if task["action_type"] == DISCRETE:
-            choice, last = args["choices"][m.rows, k], 48 if role == MAKER else 14
+            choice, last = args["choices"][m.rows, k], last_choice(task, role)
             outside = (choice < 0) | (choice > last)
             m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
             decode = {MAKER: maker_choice, TRADER: trader_choice, FUNDAMENTAL: trader_choice}.get(role, order_choice)
-            quotes[:, k] = decode(m, own, k, np.clip(choice, 0, last))
+            choice = np.clip(choice, 0, last)
+            kept[:, k] = kept_by_choice(task, role, choice)
+            quotes[:, k] = decode(m, own, k, choice)
         else:
-            action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
+            size = 4 if role == MAKER else 2
+            keeps = size // 2 if task["keep"] else 0  # numbers behind the others: of bid and ask, or of both at once
+            action = args["actions"][m.rows, k, : size + keeps]
             bad = np.isnan(action).any(axis=1)
             outside = ~bad & (np.abs(action) > MOST_ACTION).any(axis=1)
             error = np.where(bad, state.ERROR_NAN_ACTION, 0) | np.where(outside, state.ERROR_ACTION_RANGE, 0)
@@ -40,7 +49,25 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
             action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))
             decode = {MAKER: maker_action, TRADER: trader_action, FUNDAMENTAL: trader_action}.get(role, order_action)
             quotes[:, k] = np.where(bad[:, None], quotes[:, k], decode(m, own, k, action))
-    return np.where(alive[..., None], quotes, 0)
+            if keeps:
+                kept[:, k] = ~bad[:, None] & (action[:, size:] > 0)
+    return np.where(alive[..., None], quotes, 0), alive[..., None] & kept
+
+
+def last_choice(task: dict[str, Any], role: int) -> int:
+    if role == MAKER:
+        return 63 if task["keep"] else 48
+    return 15 if task["keep"] else 14
+
+
+def side_choices(task: dict[str, Any], choice: np.ndarray) -> np.ndarray:
+    """Return a maker's choices for its bid and its ask, [m, 2]: 0 no order, 1 to 6 an offset, 7 what stands is kept."""
+    return np.stack(np.divmod(choice, 8 if task["keep"] else 7), axis=1)
+
+
+def kept_by_choice(task: dict[str, Any], role: int, choice: np.ndarray) -> np.ndarray:
+    """Return which sides a choice keeps, bool [m, 2] for a maker; [m, 1] for the others, who keep both or none."""
+    return side_choices(task, choice) == 7 if role == MAKER else (choice == 15)[:, None]
 
 
 def maker_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -> np.ndarray:
@@ -52,7 +79,7 @@ def maker_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -
 
 def maker_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
     low, high = mids(m)
-    bid_choice, ask_choice = choice // 7, choice % 7
+    bid_choice, ask_choice = (np.where(side == 7, 0, side) for side in side_choices(task, choice).T)
     bid_qty, ask_qty = (np.where(c > 0, task["max_qty"], 0) for c in (bid_choice, ask_choice))
     return two_sided(low - MAKER_OFFSETS[bid_choice - 1], bid_qty, high + MAKER_OFFSETS[ask_choice - 1], ask_qty)
 
@@ -63,6 +90,7 @@ def order_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -
 
 
 def order_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
+    choice = np.where(choice == 15, 0, choice)  # what stands is kept
     quantity = np.where((choice - 1) % 2 == 0, (task["max_qty"] + 1) // 2, task["max_qty"])
     offset = ORDER_OFFSETS[np.maximum(choice - 1, 0) // 2]
     return one_order(m, task, k, offset, np.where(choice > 0, quantity, 0))
@@ -81,6 +109,7 @@ def trader_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) 
 
 
 def trader_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
+    choice = np.where(choice == 15, 0, choice)  # what stands is kept
     order = np.maximum(choice - 1, 0)
     quantity = np.where(choice > 0, task["max_qty"], 0)
     return through_mid(m, np.where(order < 7, 1, -1), ORDER_OFFSETS[order % 7], quantity)
