@@ -13,7 +13,7 @@ import numpy as np
 from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.agents import opening_memory
-from kineticsim_env.engines.numpy.continuous import KEEP, Arriving
+from kineticsim_env.engines.numpy.ladders import KEEP, Arriving
 from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
@@ -78,7 +78,8 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
     quotes, kept = decode_actions(args, m)
-    submitted = Arriving(quotes, KEEP * kept, np.zeros(kept.shape, np.int64))
+    ladders, flags = quotes[:, :, None], KEEP * kept[:, :, None]  # of one level
+    submitted = Arriving(ladders, flags, np.zeros_like(flags))
     for volume_of_auction, filled in decision(m, args["auctions"], quotes, submitted):
         volume += volume_of_auction
         fills += filled
@@ -96,7 +97,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
     if args.get("info") is not None:
         args["idle"][rows] = was_ended
-        info.note_decision(args, m, value, fills, submitted.rejects)
+        info.note_decision(args, m, value, fills, submitted.rejects[:, :, 0])
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
