@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/matching.cuh"
+#include "events/under_way.cuh"
 
 namespace ks {
 
@@ -19,24 +20,30 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   using Order = typename Base::Order;
   using Drawn = typename Width::Drawn;
   static constexpr int kDrawn = Lanes::kLanes > 1 ? kDrawnTogether : kDrawnAlone;
-  static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
+  static constexpr bool kQueues = true;  // quotes have places in queues, and may be under way before
 
-  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
+  const UnderWay<Lanes> under_way;
+  int arrived;  // submissions in this interval; counted where several may
 
-  // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
-  // is its decision's last; `records` has their flags. Returns false if the market has to stop.
+  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
+      : Base(launch, m, memory), under_way{launch, m}, arrived(0) {}
+
+  // One interval. `fresh` are quotes, [K], that arrive before its event `arrival`, or null; `records` has their flags. Besides
+  // arrives what is due. Returns false if the market has to stop.
   template <typename Records>
-  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last, Records& records) {
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, Records& records) {
     this->begin_interval();
     if (kWithSeries) taken = 0;
+    if (KS_UNDER_WAY) arrived = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.levers.interval;
-    for (;;) {
-      if (g < end && g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && (g < end || last) && !take_quotes(fresh, records)) return false;
-      if (g == end) break;
+    while (g < end) {
+      if (g == next_beat && !take_beat()) return false;
+      if (kSlots && fresh && g == arrival && !take_quotes(fresh, records)) return false;
+      if (kSlots && KS_UNDER_WAY && !take_due(records)) return false;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
+      if (kSlots && KS_UNDER_WAY && under_way.next() < until) until = under_way.next();
       if (!take_events((uint32_t)until)) return false;
       g = until;
     }
@@ -261,6 +268,19 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     return true;
   }
 
+  // What is due arrives, oldest first.
+  template <typename Records>
+  KS_ON_LANE bool take_due(Records& records) {
+#pragma unroll 1
+    while (under_way.next() <= g) {
+      DueRecords<Records> due = {under_way.flags(), records};
+      if (!take_quotes(under_way.quotes(), due)) return false;
+      under_way.drop_first();
+      arrived += 1;
+    }
+    return true;
+  }
+
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
   template <typename Records>
   KS_ON_LANE bool take_quotes(const Quote* fresh, Records& records) {
@@ -366,7 +386,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     if (left == 0 || crosses || !flags.rests(side)) return true;
     slots.set_quantity(j, side, left);
     slots.set_ahead(j, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
-    slots.set_moment(j, side, moment_of(t, moment));
+    slots.set_moment(j, side, moment_of(t, KS_UNDER_WAY ? arrived * slots.count() + moment : moment));
     find_quotes();
     return !checks_overflow || has_room(side, 0);
   }

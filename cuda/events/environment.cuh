@@ -13,7 +13,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Base = EventRun<Market>;
   using Base::book, Base::launch, Base::slots;
 
-  static constexpr bool kLevers = true, kQueues = Market::kQuotesWait;
+  static constexpr bool kLevers = true, kQueues = Market::kQueues;
   static constexpr int kRoom = decltype(slots)::kRoom;
 
   KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
@@ -67,17 +67,22 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE void opened() {
     this->ret = 0;
     this->beat_price = this->last_tick + this->origin;
+    drop_under_way();
     this->prepare();
   }
 
   template <typename Records>
   KS_ON_LANE bool go_on(const Quote* fresh, Records& records, bool forced) {
     if (!forced) slots.begin_decision();
+    else drop_under_way();
     const int32_t intervals = forced ? 1 : launch.auctions;
     int64_t a = 0;
-    if (this->template decision<true>(fresh, records, intervals, 0, intervals, a)) return true;
+    if (this->template decision<true>(fresh, records, intervals, 0, intervals, a, forced)) return true;
     this->stop();
     return false;
+  }
+  KS_ON_LANE void drop_under_way() const {
+    if constexpr (kQueues && KS_UNDER_WAY) this->under_way.clear();
   }
   // One that had to stop was stored before the interval in which it did.
   KS_ON_LANE void store_played() {

@@ -35,17 +35,24 @@ struct EventRun : Market {
   }
 
   // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null, and `records` has their flags, as in
-  // `interval`. `first` counts intervals of this launch before it. Returns false if the market cannot go on with interval a; be
-  // it that it has to stop.
+  // `interval`. They may wait beyond the first interval, unless they are `forced`, where that is kept. `first` counts intervals of this
+  // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
   template <bool kAllFit = false, typename Records>
-  KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a) {
-    const uint64_t events = (uint64_t)n * (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency;
-    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.levers.interval + (latency < events ? latency : events);
+  KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a,
+                           bool forced = false) {
+    const uint64_t events = (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency, begin = g - (uint64_t)a * events;
+    uint64_t arrival = begin + (latency < events ? latency : events - 1);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
-      const bool comes = fresh && (Market::kQuotesWait || a == 0);
-      if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1, records)) return false;
+      if constexpr (Market::kQueues && KS_UNDER_WAY) {
+        if (fresh && !forced && this->under_way.is_kept()) {
+          if (a == 0) this->under_way.submit(fresh, records, begin + latency);
+          arrival = this->under_way.kNever;
+        }
+      }
+      const bool comes = fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
+      if (!this->interval(comes ? fresh : nullptr, arrival, records)) return false;
       record(this->m * length + first + a, this->volume - before);
     }
     return true;

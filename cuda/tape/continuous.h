@@ -1,25 +1,63 @@
 // continuous.h: continuous trading order by order, as cuda/events/ plays it with ticks as numbers of units.
 #pragma once
 
+#include <deque>
+#include <vector>
+
 #include "tape/market.h"
 
 namespace ks::tape {
 
-struct ContinuousTape : TapeMarket {
-  using TapeMarket::TapeMarket;
+// What was submitted, until it arrives before an event.
+struct Submission {
+  uint64_t event;
+  std::vector<Quote> quotes;   // of all slots' levels,
+  std::vector<int32_t> flags;  // and theirs
+};
 
-  void interval(const Quote* fresh, uint64_t arrival, bool last) override {
+struct ContinuousTape : TapeMarket {
+  std::deque<Submission> under_way;  // oldest first
+
+  explicit ContinuousTape(const Launch& of) : TapeMarket(of) {
+    for (int i = 0; of.due && i < kMostUnderWay && of.due[i] > 0; ++i) {
+      const auto* quotes_of = reinterpret_cast<const Quote*>(of.due_quotes) + i * records();
+      const int32_t* flags_of = of.due_flags + i * records();
+      under_way.push_back({(uint64_t)of.due[i] - 1, {quotes_of, quotes_of + records()}, {flags_of, flags_of + records()}});
+    }
+  }
+  int records() const { return slots * ladder; }
+
+  void interval(const Quote* fresh, const int32_t* flags) override {
     begin_interval();
+    if (fresh) submit(fresh, flags);
     const int64_t before = volume;
+    int32_t arrived = 0;
     for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
       if (g % (uint32_t)p.levers.beat == 0) take_beat();
-      if (fresh && g == arrival) take_quotes(fresh);
+      for (; !under_way.empty() && under_way.front().event <= g; under_way.pop_front()) take_quotes(under_way.front(), slots * arrived++);
       const int32_t mid = mid2();
       take_order(coming(mid));
     }
-    if (fresh && last && g == arrival) take_quotes(fresh);
     trades += volume > before;
     t += 1;
+  }
+  void submit(const Quote* fresh, const int32_t* flags) {
+    if (under_way.size() == kMostUnderWay) under_way.pop_back();
+    const uint64_t event = g + (uint32_t)p.levers.quote_latency;
+    Submission mine = {event, {fresh, fresh + records()}, std::vector<int32_t>((std::size_t)records())};
+    if (flags) mine.flags.assign(flags, flags + records());
+    if (!under_way.empty()) mine.event = std::max(event, under_way.back().event);
+    under_way.push_back(mine);
+  }
+  bool same_under_way(const Launch& engine) const override {
+    for (std::size_t i = 0; i < kMostUnderWay; ++i) {
+      if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].event + 1 : 0)) return false;
+      if (i >= under_way.size()) continue;
+      const std::size_t count = (std::size_t)records(), first = i * count;
+      if (std::memcmp(engine.due_quotes + 4 * first, under_way[i].quotes.data(), count * sizeof(Quote)) != 0) return false;
+      if (std::memcmp(engine.due_flags + first, under_way[i].flags.data(), count * sizeof(int32_t)) != 0) return false;
+    }
+    return true;
   }
 
   void take_beat() {
@@ -130,18 +168,19 @@ struct ContinuousTape : TapeMarket {
       if (quote_tick(j, side) == tick) aheads[j][side] = std::max(0, aheads[j][side] - first);
     return first;
   }
-  // Fresh quotes arrive, each with its pre-trade limits as the account then is: a ladder, be it of one level.
-  void take_quotes(const Quote* fresh) {
+  // Fresh quotes arrive, each with its pre-trade limits as the account then is: a ladder, be it of one level. So many quotes have
+  // arrived before in the interval.
+  void take_quotes(const Submission& fresh, int32_t before) {
     for (int turn = 0; turn < slots; ++turn) {
-      const int k = (int)((uint64_t)(t + turn) % (uint64_t)slots);
-      take_ladder(fresh + k * ladder, k, turn);
+      const int k = (int)((uint64_t)(t + turn) % (uint64_t)slots), first = k * ladder;
+      take_ladder(fresh.quotes.data() + first, fresh.flags.data() + first, k, before + turn);
     }
   }
-  void take_ladder(const Quote* fresh, int k, int32_t turn) {
+  void take_ladder(const Quote* fresh, const int32_t* words, int k, int32_t turn) {
     Quote asked[kMaxOrdersPerSide];
     OrderFlags flags[kMaxOrdersPerSide];
     for (int n = 0; n < ladder; ++n) {
-      flags[n] = {launch.order_flags ? launch.order_flags[k * ladder + n] : 0};
+      flags[n] = {words[n]};
       for (int side = 0; side < 2; ++side) move_up(first_of(k, n), side);
       const int first = first_of(k, n);
       asked[n] = quote_of_flags(fresh[n], {price(first, 0), standing(first, 0), price(first, 1), standing(first, 1)}, flags[n]);

@@ -61,9 +61,8 @@ struct TapeMarket : MarketNumbers {
   TapeMarket(const TapeMarket&) = delete;
   virtual ~TapeMarket() = default;
 
-  // One interval. `fresh` are quotes of a decision, [K], that under continuous trading arrive before event `arrival`, or null;
-  // `last`: the interval is its decision's last.
-  virtual void interval(const Quote* fresh, uint64_t arrival, bool last) = 0;
+  // One interval. `fresh` are quotes of a decision that begins with it, [K], or of ladders [K, N], or null; `flags` are theirs, or null.
+  virtual void interval(const Quote* fresh, const int32_t* flags) = 0;
 
   bool on_clock() const { return launch.arrivals == kArrivalsClock; }
   bool continuous() const { return launch.mechanism == kMechanismContinuous; }
@@ -274,6 +273,8 @@ struct TapeMarket : MarketNumbers {
 
   // The engine's ------------------------------------------------------------------------------------------------------
 
+  virtual bool same_under_way(const Launch&) const { return true; }
+
   // The name of what the engine has otherwise; null if all is the same.
   const char* difference(const Launch& engine) const {
     for (int side = 0; side < 2; ++side)
@@ -301,6 +302,7 @@ struct TapeMarket : MarketNumbers {
         if (engine.moments && engine.moments[2 * j + side] != moments[j][side]) return "moments";
       }
     }
+    if (engine.due && !same_under_way(engine)) return "due";
     const std::size_t bytes = memory.size() * sizeof(int32_t);
     return bytes > 0 && std::memcmp(engine.agent_memory, memory.data(), bytes) != 0 ? "agent_memory" : nullptr;
   }

@@ -168,6 +168,7 @@ class CudaEngine(NativeEngine):
             "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
+            **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
