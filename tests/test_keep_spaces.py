@@ -1,5 +1,7 @@
 """Environments whose actions may keep quotes: spaces, checkers, masks, infos, policies, saved states and errors."""
 
+import importlib
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -155,3 +157,24 @@ def test_actions_of_another_length_are_refused():
         envs.step(np.zeros((2, 4), np.float32))
     with pytest.raises(ValueError, match="set_task: expected one of .*got the field 'keep'"):
         envs.set_task(keep=False)
+
+
+@pytest.mark.parametrize(
+    ("library", "module", "name"),
+    [
+        ("stable_baselines3", "sb3", "SB3VecEnv"),
+        ("torchrl", "torchrl", "TorchRLEnv"),
+        ("skrl", "skrl", "SkrlEnv"),
+    ],
+)
+@both_forms
+def test_adapters_have_the_spaces(library, module, name, form):
+    pytest.importorskip(library)
+    adapter = getattr(importlib.import_module(f"kineticsim_env.adapters.{module}"), name)
+    output = "numpy" if module == "sb3" else "torch"
+    made = adapter(MarketMakingVectorEnv(3, keep=True, action_type=form, engine="cpu", output=output, **SMALL))
+    space = made.action_spec.space if module == "torchrl" else made.action_space
+    if form == "discrete":
+        assert space.n == 64
+    else:
+        assert (made.action_spec if module == "torchrl" else space).shape[-1] == 6
