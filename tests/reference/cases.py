@@ -65,8 +65,9 @@ def random_fields(rng: random.Random, mechanism: str, arrivals: str = "clock") -
 
 def random_latency(rng: random.Random, events: int) -> int:
     """A latency of quotes, of so many events per interval: often none, below, at or above it, rarely of an episode."""
-    some = [0, 0, 1, 2, events - 1, events, events, events + 1, 2 * events, 4 * events + 1, 1000]
-    return rng.choice([*some, rng.randrange(events), rng.randint(events, 6 * events), rng.randint(events, 6 * events)])
+    below = [0, 0, 0, 1, events - 1, rng.randrange(events)]
+    above = [events, events, events + 1, 2 * events, 4 * events + 1, 30 * events, 1000]
+    return rng.choice([*below, *above, *(rng.randint(events, 12 * events) for _ in range(4))])
 
 
 def random_slots(rng: random.Random, fields: dict[str, Any]) -> tuple[str | None, ...]:
