@@ -233,6 +233,24 @@ def test_what_is_submitted_in_an_interval_that_stops_is_not_under_way():
     assert market.interval([bid(6, 1)]) == seen  # nothing is submitted to a market that has stopped
 
 
+def test_what_is_under_way_as_tensors_have_it():
+    """Numbers are as they were given, before limits; flags of the bid in bits 0-7, of the ask in bits 8-15."""
+    market = late(5)
+    market.interval([[7, -1, 0, 4, "keep ioc", "market"]])
+    market.interval([bid(3, 2)])
+    empty = [[0, 0, 0, 0]]
+    assert under_way(market) == {
+        "due": [6, 7, 0, 0],
+        "due_quotes": [[[7, -1, 0, 4]], [bid(3, 2)], empty, empty],
+        "due_flags": [[5 + (8 << 8)], [0], [0], [0]],
+    }
+    market = late(5, orders_per_side=2)
+    market.interval([[bid(7, 1), [0, 0, 9, 3, "", "post-only"]]])
+    tensors = under_way(market)
+    assert tensors["due_quotes"] == [[[bid(7, 1), ask(9, 3)]], *[[[NONE, NONE]]] * 3]
+    assert tensors["due_flags"] == [[[0, 2 << 8]], *[[[0, 0]]] * 3]
+
+
 # Laws -----------------------------------------------------------------------------------------------------------------
 
 
