@@ -127,7 +127,7 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        for volume_of_auction, filled in decision(some, 1, admitted[goes_on]):
+        for volume_of_auction, filled in decision(some, 1, admitted[goes_on], at_deadline=True):
             volume[late] += volume_of_auction
             fills[late] += filled
         some.store(args)
