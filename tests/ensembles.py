@@ -27,7 +27,7 @@ _SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "bea
 _SHARED += ("regimes", "agents")
 LADDERS = True  # whether `random_ensemble` draws `orders_per_side`, unless told
 MOST_LEVELS = 32  # of all slots' ladders together
-LATE = False  # whether quotes may arrive in a later decision: not until engines play that
+LATE = True  # whether latencies may be those under which quotes arrive in a later decision
 
 
 def random_ensemble(
@@ -237,7 +237,7 @@ def bits_of(words: str) -> int:
 
 def rejected(market: Reference) -> list[list[list[int]]]:
     """Return what the last decision's quotes were not placed for, as `Rollout.rejects` has it, [K][N][2]."""
-    numbers = {None: 0, "post-only": 1, "own order": 2}
+    numbers = {None: 0, "post-only": 1, "own order": 2, "both": 3}
     ladders = [[sides] for sides in market.rejects] if market.rules.orders_per_side == 1 else market.rejects
     return [[[numbers[why] for why in sides] for sides in levels] for levels in ladders]
 

@@ -216,20 +216,20 @@ def test_rejects_are_of_what_arrives():
     assert market.rejects == [["post-only", None]] and market.observe()["due"] == [7]
 
 
-def test_rejects_of_several_that_arrive_in_a_decision_are_of_the_last():
+def test_rejects_are_of_all_that_arrive_in_a_decision():
     market = late(2)
     market.interval([[9, 1, 0, 0, "post-only", ""]])
     market.interval([[0, 0, 7, 1, "", "post-only"]])
     market.decision(None, 2)
-    assert market.rejects == [[None, "post-only"]]
+    assert market.rejects == [["post-only", "post-only"]]
 
 
-def test_what_is_submitted_in_an_interval_that_stops_is_not_under_way():
+def test_nothing_is_under_way_in_a_market_that_stops():
     market = late(1, init_depth=2**31 - 5)
     market.interval([bid(7, 2)])
     market.interval([bid(7, 5)])  # those 2 arrive and leave room for 2 more
     seen = market.interval([bid(6, 1)])
-    assert seen["error"] == 1 and seen["t"] == 2 and seen["due"] == [2] and seen["due_quotes"] == [[bid(7, 5)]]
+    assert seen["error"] == 1 and seen["t"] == 2 and seen["due"] == []
     assert market.interval([bid(6, 1)]) == seen  # nothing is submitted to a market that has stopped
 
 

@@ -52,6 +52,11 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     return true;
   }
 
+  KS_ON_LANE void stop() {
+    Base::stop();
+    if (KS_UNDER_WAY) under_way.clear();
+  }
+
   KS_ON_LANE bool take_beat() {
     if (!follow_mid()) return false;
     this->change_regime_and_fundamental(beat);

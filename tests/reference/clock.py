@@ -46,7 +46,7 @@ class Reference(Market):
                     self._play(quotes if number == 0 else None)
                 except Stopped:
                     self.__dict__ = pickle.loads(before)
-                    self.error = 1
+                    self.error, self.under_way = 1, []
             seen.append(self.observe())
         return seen
 
@@ -191,8 +191,6 @@ class Reference(Market):
     def _ladder_arrives(self, slot: int, ladder: Any) -> None:
         """A slot's turn: what keeps its place, what is withdrawn, and then what comes, level after level."""
         stands = self.quotes[slot]
-        # Of several submissions that arrive in a decision, `rejects` are of the last.
-        self.rejects[slot] = [None, None] if self.rules.orders_per_side == 1 else [[None, None] for _ in stands]
         for level in stands:
             for places in level.values():
                 if len(places) == 2 and not places[0].quantity:  # the second becomes the first, even where it is empty
@@ -239,7 +237,8 @@ class Reference(Market):
             if order.quantity:
                 self._rest(order)
             rejects = self.rejects[slot] if self.rules.orders_per_side == 1 else self.rejects[slot][number]
-            rejects[order.side == SELL] = why
+            before = rejects[order.side == SELL]  # of a submission that arrived in the decision, too
+            rejects[order.side == SELL] = "both" if before and why and before != why else why or before
 
     def _replaces(self, places: list[Order], order: Order, at_once: bool) -> bool:
         """Whether an order comes, with what its quantity is then, or what stands at its side is all that it asks for.

@@ -13,7 +13,7 @@ import numpy as np
 from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.agents import opening_memory
-from kineticsim_env.engines.numpy.ladders import KEEP, Arriving
+from kineticsim_env.engines.numpy.ladders import KEEP
 from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
@@ -78,9 +78,8 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
     quotes, kept = decode_actions(args, m)
-    ladders, flags = quotes[:, :, None], KEEP * kept[:, :, None]  # of one level
-    submitted = Arriving(ladders, flags, np.zeros_like(flags))
-    for volume_of_auction, filled in decision(m, args["auctions"], quotes, submitted):
+    flags = KEEP * (kept[..., 0] | kept[..., 1] << 8)
+    for volume_of_auction, filled in decision(m, args["auctions"], quotes, flags):
         volume += volume_of_auction
         fills += filled
     m.elapsed = m.elapsed + 1
@@ -97,7 +96,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
     if args.get("info") is not None:
         args["idle"][rows] = was_ended
-        info.note_decision(args, m, value, fills, submitted.rejects[:, :, 0])
+        info.note_decision(args, m, value, fills, m.rejects[:, :, 0])
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
@@ -131,7 +130,7 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        for volume_of_auction, filled in decision(some, 1, admitted[goes_on]):
+        for volume_of_auction, filled in decision(some, 1, admitted[goes_on], at_deadline=True):
             volume[late] += volume_of_auction
             fills[late] += filled
         some.store(args)
