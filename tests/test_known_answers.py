@@ -4,7 +4,6 @@ Places in queues, sweeps, latency, cancellation where beats are shorter or longe
 can be seen on the reference alone is in `test_reference_model.py`; both look at the markets of `pencil_markets.py`.
 """
 
-import ensembles
 import pytest
 from pencil_markets import GRID, NEVER, NONE, ask, bid, inactive, lone_maker, market_in
 from reference.words import PLACE, episode_key, word

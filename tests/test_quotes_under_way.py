@@ -9,12 +9,14 @@ import torch
 from ladder_markets import market as ladder_market
 from ladder_markets import submit
 from pencil_markets import NEVER, ask, bid, inactive, lone_maker
+from strategies import ENGINES
 from test_ladder_states import random_ladders
 
 import kineticsim_env as ks
 from kineticsim_env.engines import runs
+from kineticsim_env.evaluation import liquidate
 
-EVERY_ENGINE = pytest.mark.parametrize("engine", ["numpy"])
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 WAY = ("due", "due_quotes", "due_flags")
 FAR = [0, 130, 300, 47]  # of four markets, where an interval is 48 events
 
@@ -355,7 +357,7 @@ def test_unwinding_waits_for_its_orders(engine):
     quotes = torch.stack([mid + 20, 0 * mid + 9, mid, 0 * mid], -1).int()
     sim.step(quotes, 9)
     assert bool((sim.inventory > 0).all())
-    ks.evaluation.liquidate(sim)
+    liquidate(sim)
     assert not bool(sim.inventory.any())
 
 
