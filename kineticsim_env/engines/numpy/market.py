@@ -39,8 +39,7 @@ def decision(
     Quotes [m, K, 4] are not yet limited, or None; `submit` of under_way.py has the other arguments, and ladders, which
     continuous trading alone knows.
     """
-    if not at_deadline:  # whose rejects are the decision's before
-        m.rejects = np.zeros_like(m.rejects)
+    m.rejects = np.zeros_like(m.rejects)
     if m.continuous and quotes is not None:
         submit(m, quotes, flags, at_deadline)
     for i in range(auctions):

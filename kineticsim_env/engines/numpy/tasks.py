@@ -82,6 +82,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     for volume_of_auction, filled in decision(m, args["auctions"], quotes, flags):
         volume += volume_of_auction
         fills += filled
+    rejects = m.rejects[:, :, 0]  # forced orders have none
     m.elapsed = m.elapsed + 1
     m = force_blocks(args, m, volume, fills)
     if args["fills"] is not None:
@@ -96,7 +97,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
     if args.get("info") is not None:
         args["idle"][rows] = was_ended
-        info.note_decision(args, m, value, fills, m.rejects[:, :, 0])
+        info.note_decision(args, m, value, fills, rejects)
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
