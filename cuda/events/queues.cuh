@@ -7,13 +7,21 @@ namespace ks {
 
 constexpr int kLadders = 3;  // as a kSlots
 
+// How many slots have ladders, and of how many levels each, where a kernel is compiled for just these (kineticsim_env/engines/cuda.py):
+// accounts are in registers then, and quotes take no more memory than there are. 0: as the launch says.
+#ifndef KS_LADDERS
+#define KS_LADDERS 0
+#define KS_LEVELS_OF_LADDERS 0
+#endif
+
 // Of kSlots: none, one, or (2) as many as the launch has, each with one quote; or (kLadders) as many with a ladder each, of whose levels
 // each has a quote for each of its two places: quote number j is of slot_of(j). Loops over these that run often or stand in many
 // places are not unrolled, as kernels for several slots would take twice as long to compile.
 template <int kSlots>
 struct EventSlots {
-  static constexpr int kRoom = kSlots < 2 ? 1 : kMaxSlots;
-  static constexpr int kQuoteRoom = kSlots == kLadders ? 2 * kMaxOrders : kRoom;
+  static constexpr bool kKnown = kSlots == kLadders && KS_LADDERS > 0;
+  static constexpr int kRoom = kSlots < 2 ? 1 : kKnown ? KS_LADDERS : kMaxSlots;
+  static constexpr int kQuoteRoom = kSlots != kLadders ? kRoom : kKnown ? 2 * KS_LADDERS * KS_LEVELS_OF_LADDERS : 2 * kMaxOrders;
   int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
   Account accounts[kRoom];
@@ -24,11 +32,11 @@ struct EventSlots {
   Sides<int32_t> best;                // and the best of all
   uint32_t changed;                   // a bit for each slot that a lane has changed since lanes shared it
 
-  KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
-  KS_ON_LANE int levels() const { return kSlots == kLadders ? levels_at_run_time : 1; }
-  KS_ON_LANE int per_slot() const { return kSlots == kLadders ? 2 * levels_at_run_time : 1; }
+  KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : kKnown ? KS_LADDERS : count_at_run_time; }
+  KS_ON_LANE int levels() const { return kSlots != kLadders ? 1 : kKnown ? KS_LEVELS_OF_LADDERS : levels_at_run_time; }
+  KS_ON_LANE int per_slot() const { return kSlots == kLadders ? 2 * levels() : 1; }
   KS_ON_LANE int quote_count() const { return count() * per_slot(); }
-  KS_ON_LANE int slot_of(int j) const { return kSlots == kLadders ? j / per_slot() : j; }
+  KS_ON_LANE int slot_of(int j) const { return kSlots != kLadders ? j : kRoom == 1 ? 0 : j / per_slot(); }
 
   template <typename Each>
   KS_ON_LANE void each_quote_of(int k, const Each& each) const {
@@ -122,8 +130,9 @@ struct EventSlots {
   static KS_ON_LANE int step_own() { return kSlots > 1 ? Lanes::kLanes : 1; }
   KS_ON_LANE void change(int k) { changed |= 1u << k; }
   KS_ON_LANE void change_quote(int j) { change(slot_of(j)); }
-  // The number of a slot, or of a quote: of a single one, the compiler knows it.
-  static KS_ON_LANE int at(int k) { return kSlots < 2 ? 0 : k; }
+  // The number of a quote, or of a slot: of a single one, the compiler knows it.
+  static KS_ON_LANE int at(int j) { return kSlots < 2 ? 0 : j; }
+  static KS_ON_LANE int slot_at(int k) { return kRoom == 1 ? 0 : k; }
   KS_ON_LANE int32_t place(int j, int32_t side) const { return kSlots < 2 ? best.of(side) : places[j].of(side); }
   KS_ON_LANE void set_place(int j, int32_t side, int32_t x) {
     if (kSlots < 2) best.set(side, x);
@@ -162,12 +171,12 @@ struct EventSlots {
 
   // Slot k has bought or sold at an absolute price.
   KS_ON_LANE void fill(int k, int32_t side, int64_t price, int64_t units, int64_t fee) {
-    Account& account = accounts[at(k)];
+    Account& account = accounts[slot_at(k)];
     account.cash += side ? price * units : -price * units;
     account.inventory += side ? -units : units;
     account.fees += fee * units;
-    bought[at(k)] += side ? 0 : units;
-    sold[at(k)] += side ? units : 0;
+    bought[slot_at(k)] += side ? 0 : units;
+    sold[slot_at(k)] += side ? units : 0;
     change(k);
   }
 
