@@ -347,7 +347,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     const int count = slots.levels();
     Quote ladder[kMaxOrdersPerSide];
     OrderFlags flags[kMaxOrdersPerSide];
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int n = 0; n < count; ++n) {
       const int first = k * slots.per_slot() + 2 * n;
       for (int side = 0; side < 2; ++side)
@@ -358,7 +358,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       ladder[n] = quote_of_flags(fresh[n], standing, flags[n]);
     }
     apply_ladder_limits(ladder, flags, count, slots.accounts[k].inventory, p);
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int i = 0; i < 2 * count; ++i) {
       const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
       int32_t& comes = side ? ladder[n].ask_qty : ladder[n].bid_qty;

@@ -68,7 +68,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     const int front = front_of(touch, side);
     const int32_t passed = slots.ahead(front, side) - touch.ahead.of(side);
     const int32_t units = slots.quantity(front, side) - touch.offered.of(side);
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int j = 0; j < slots.quote_count() && passed != 0; ++j)
       if (kSlots == 1 || slots.place(j, side) == place) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - passed));
     if (units == 0) return;

@@ -21,6 +21,8 @@ template <int kSlots>
 struct EventSlots {
   static constexpr bool kKnown = kSlots == kLadders && KS_LADDERS > 0;
   static constexpr int kRoom = kSlots < 2 ? 1 : kKnown ? KS_LADDERS : kMaxSlots;
+  // Of few quotes all are looked at at once, or each would wait for the memory of the one before it.
+  static constexpr int kAtOnce = kKnown && KS_LADDERS * KS_LEVELS_OF_LADDERS <= 4 ? 2 * KS_LADDERS * KS_LEVELS_OF_LADDERS : 1;
   static constexpr int kQuoteRoom = kSlots != kLadders ? kRoom : kKnown ? 2 * KS_LADDERS * KS_LEVELS_OF_LADDERS : 2 * kMaxOrders;
   int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
@@ -140,7 +142,7 @@ struct EventSlots {
   }
   KS_ON_LANE void find_best(int32_t side) {
     int32_t first = kNoPlace;
-#pragma unroll 1
+#pragma unroll kAtOnce
     for (int j = 0; j < quote_count(); ++j) first = min_of(first, place(j, side));
     best.set(side, first);
   }
@@ -184,13 +186,15 @@ struct EventSlots {
   // none.
   KS_ON_LANE int first_at(int32_t here, int32_t side) const {
     int first = -1;
-#pragma unroll 1
+    int32_t least = 0;
+    int64_t earliest = 0;
+#pragma unroll kAtOnce
     for (int j = 0; j < quote_count(); ++j) {
-      if (place(j, side) != here) continue;
-      const int32_t mine = ahead(j, side), least = first < 0 ? 0 : ahead(first, side);
-      const bool before = first < 0 || mine < least ||
-                          (mine == least && moments[at(j)].of(side) < moments[at(first)].of(side));
-      if (before) first = j;
+      if (kAtOnce == 1 && place(j, side) != here) continue;
+      const int32_t mine = ahead(j, side);
+      const int64_t moment = moments[at(j)].of(side);
+      const bool before = first < 0 || mine < least || (mine == least && moment < earliest);
+      if (place(j, side) == here && before) first = j, least = mine, earliest = moment;
     }
     return first;
   }
