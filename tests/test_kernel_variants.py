@@ -26,7 +26,7 @@ BIN_INTS = layout.CONSTANTS["kBinInts"]
 
 def open_engine(levels: int, slots: int = 0, markets: int = 3) -> CudaEngine:
     """Return a CUDA engine that can choose, but not launch; `variants` stands in for its device."""
-    return CudaEngine(torch.device("cpu"), {"M": markets, "L": levels, "K": slots}, {})
+    return CudaEngine(torch.device("cpu"), {"M": markets, "L": levels, "K": slots} | layout.ladder_sizes(1), {})
 
 
 @pytest.fixture
