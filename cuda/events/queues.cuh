@@ -12,8 +12,10 @@ constexpr int kLadders = 3;  // as a kSlots
 // places are not unrolled, as kernels for several slots would take twice as long to compile.
 template <int kSlots>
 struct EventSlots {
+  static constexpr bool kHasLadders = kSlots == kLadders;
   static constexpr int kRoom = kSlots < 2 ? 1 : kMaxSlots;
-  static constexpr int kQuoteRoom = kSlots == kLadders ? 2 * kMaxOrders : kRoom;
+  static constexpr int kOrderRoom = kHasLadders ? kMaxOrders : kRoom;  // levels of all slots together
+  static constexpr int kQuoteRoom = kHasLadders ? 2 * kMaxOrders : kRoom;
   int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
   Account accounts[kRoom];
@@ -120,6 +122,16 @@ struct EventSlots {
   static KS_ON_LANE int first_own() { return kSlots > 1 ? Lanes::lane() : 0; }
   template <typename Lanes>
   static KS_ON_LANE int step_own() { return kSlots > 1 ? Lanes::kLanes : 1; }
+  // Of level n of slot k's ladder the quote that is first on a side, of those that hold anything.
+  KS_ON_LANE int first_of(int k, int n, int32_t side) const {
+    const int first = k * per_slot() + 2 * n;
+    return kHasLadders && quantity(first, side) == 0 ? first + 1 : first;
+  }
+  // What stands of that level, as one quote: at the prices of these, with the quantities of both places.
+  KS_ON_LANE Quote level(int k, int n) const {
+    const Quote &one = quotes[k * per_slot() + 2 * n], &other = quotes[k * per_slot() + 2 * n + 1];
+    return {price(first_of(k, n, 0), 0), one.bid_qty + other.bid_qty, price(first_of(k, n, 1), 1), one.ask_qty + other.ask_qty};
+  }
   KS_ON_LANE void change(int k) { changed |= 1u << k; }
   KS_ON_LANE void change_quote(int j) { change(slot_of(j)); }
   // The number of a slot, or of a quote: of a single one, the compiler knows it.

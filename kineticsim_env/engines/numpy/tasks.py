@@ -78,9 +78,9 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
     quotes, kept = decode_actions(args, m)
-    ladders, flags = quotes[:, :, None], KEEP * kept[:, :, None]  # of one level
-    submitted = Arriving(ladders, flags, np.zeros_like(flags))
-    for volume_of_auction, filled in decision(m, args["auctions"], quotes, submitted):
+    flags = KEEP * kept
+    submitted = Arriving(quotes, flags, np.zeros_like(flags))
+    for volume_of_auction, filled in decision(m, args["auctions"], quotes[:, :, 0], submitted):
         volume += volume_of_auction
         fills += filled
     m.elapsed = m.elapsed + 1
@@ -97,7 +97,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
     if args.get("info") is not None:
         args["idle"][rows] = was_ended
-        info.note_decision(args, m, value, fills, submitted.rejects[:, :, 0])
+        info.note_decision(args, m, value, fills, np.bitwise_or.reduce(submitted.rejects, axis=2))
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
@@ -131,11 +131,19 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        for volume_of_auction, filled in decision(some, 1, admitted[goes_on]):
+        for volume_of_auction, filled in decision(some, 1, admitted[goes_on], at_first_level(some, admitted[goes_on])):
             volume[late] += volume_of_auction
             fills[late] += filled
         some.store(args)
     return Markets(args, m.rows)
+
+
+def at_first_level(m: Markets, quotes: np.ndarray) -> Arriving:
+    """Return quotes [m, K, 4] as what is submitted: each at level 0 of a ladder whose other levels are empty."""
+    ladders = np.zeros((*m.cash.shape, m.orders, 4), np.int64)
+    ladders[:, :, 0] = quotes
+    flags = np.zeros((*ladders.shape[:3], 2), np.int64)
+    return Arriving(ladders, flags, np.zeros_like(flags))
 
 
 def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
