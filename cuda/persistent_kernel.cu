@@ -10,6 +10,7 @@
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading
 //   KS_LANES_PER_MARKET (optional)           with KS_EVENTS 2: lanes that share a market, 1 to 32
+//   KS_LADDERS, KS_LEVELS_OF_LADDERS (with KS_SLOTS 3)  slots, and levels of each
 //   KS_UNDER_WAY (optional)                  1: with KS_EVENTS 2: what slots submit may arrive in a later decision
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them

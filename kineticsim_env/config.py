@@ -246,7 +246,7 @@ class MarketConfig:
     @property
     def quotes_may_wait(self) -> bool:
         """Whether what slots submit may arrive in a later decision, in any market."""
-        interval = self.interval or self.num_agents + self.added_agents
+        interval = self.interval or np.asarray(self.num_agents) + self.added_agents
         return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= np.asarray(interval)))
 
     @property

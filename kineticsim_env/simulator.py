@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from kineticsim_env.engines import runs
@@ -149,8 +148,7 @@ class Simulator(Ensemble):
         if total:
             events = self.num_markets * self._per_auction
             how = {"events": events, "progress": progress, "reach": reach}
-            under_way = bool(submitted) and bool(np.any(self.rows["quote_latency"] > 0))
-            runs.run(self.engine, self.tensors, decisions, auctions, results, submitted, **how, whole=under_way)
+            runs.run(self.engine, self.tensors, decisions, auctions, results, submitted, **how)
 
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
         shape = (self.num_markets, length)
@@ -210,8 +208,8 @@ class Simulator(Ensemble):
     ) -> None:
         """Put a book of prices and sizes into markets, such as a snapshot of level 2 data.
 
-        The grid is laid around its mid. Quotes that stand are withdrawn; accounts and the time stay; what agents of
-        users' classes remember begins anew. A reset restores the opening book of the config.
+        The grid is laid around its mid. Quotes that stand, or are under way, are withdrawn; accounts and the time
+        stay; what agents of users' classes remember begins anew. A reset restores the opening book of the config.
 
         Args:
             bids: Prices and sizes, `[n, 2]`, an array or a table; levels of size 0 are left out.
@@ -262,13 +260,15 @@ class Simulator(Ensemble):
     def branch(self) -> Simulator:
         """Return a second simulator in the same state; what happens to one does not touch the other."""
         clone = Simulator(
-            self.config,
+            self._began,  # which says what state there is
             self.num_markets,
             engine=self.engine_name,
             device=self.device,
             slots=self.slots,
             validate=self.validate,
         )
+        if self._config is not self._began:
+            clone._take_config(self._config)
         if self._scenarios is not None:
             clone._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
             clone.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)

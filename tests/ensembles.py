@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from reference import Reference
-from reference.cases import random_fields, random_slots, suitable_quotes
+from reference.cases import random_fields, random_latency, random_slots, suitable_quotes
+from reference.clock import MOST_UNDER_WAY
 from reference.market import depth
 from reference.orders import BUY, SELL
 from strategies import FURTHER, SERIES
@@ -26,6 +27,7 @@ _SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "bea
 _SHARED += ("regimes", "agents")
 LADDERS = True  # whether `random_ensemble` draws `orders_per_side`, unless told
 MOST_LEVELS = 32  # of all slots' ladders together
+LATE = True  # whether latencies may be those under which quotes arrive in a later decision
 
 
 def random_ensemble(
@@ -43,14 +45,31 @@ def random_ensemble(
     if rng.random() < 0.2:
         fields["population"] = "multinomial"
     if not per_market:
-        return fields, slots
+        return in_time(fields), slots
     if arrivals == "clock":
         fields |= {"interval": fields["interval"] or 6, "beat": fields["beat"] or 5}
     shared = {name: fields[name] for name in _SHARED if name in fields}
     rows = [fields] + [random_fields(rng, mechanism, arrivals) for _ in range(markets - 1)]
     rows = [_numbers({name: row[name] for name in row if name not in _SHARED} | shared) for row in rows]
+    for row in rows:
+        if "quote_latency" in row:
+            row["quote_latency"] = random_latency(rng, shared["interval"])
     different = {name: [row[name] for row in rows] for name in rows[0] if name not in _SHARED}
-    return different | shared, (None,) * len(slots)
+    return in_time(different | shared), (None,) * len(slots)
+
+
+def in_time(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields, unless LATE with latencies below the interval."""
+    if LATE or not np.any(fields.get("quote_latency", 0)):
+        return fields
+    config = ks.MarketConfig(**fields)
+    late = np.minimum(config.quote_latency, interval_of(config) - 1)
+    return fields | {"quote_latency": late.tolist()}
+
+
+def interval_of(config: ks.MarketConfig) -> int:
+    """Return the events of an interval on the clock."""
+    return config.interval or config.num_agents + config.added_agents
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
@@ -71,9 +90,16 @@ class Ensemble:
     def __init__(
         self, fields: dict[str, Any], slots: tuple[str | None, ...], markets: int, seed: int, engine: str = "numpy"
     ) -> None:
-        self.config = ks.MarketConfig(**fields)
+        self.config = ks.MarketConfig(**in_time(fields))
+        self.late = self.config.quote_latency  # from the start; what may be changed depends on it
         self.sim = ks.Simulator(self.config, markets, engine=engine, seed=seed, slots=slots)
         self.alone = [Reference(self.config.to_dict(), slots, seed, m) for m in range(markets)]
+        assert ("due" in self.sim.tensors) == self.may_wait
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether quotes may arrive in a later decision: what is under way is state then."""
+        return bool(self.sim.slots) and self.config.replace(quote_latency=self.late).quotes_may_wait
 
     def quotes(self, rng: random.Random, flags: bool | None = None) -> list[list[list[Any]]]:
         """Return quotes that suit what each market looks like now.
@@ -97,6 +123,8 @@ class Ensemble:
     def move(self, rng: random.Random) -> None:
         """Make a random call on both, and compare its results and the state."""
         calls = [self._run, self._step, self._step, self._step, self._rollout, self._reset, self._reload, self._branch]
+        if LATE and self.may_wait:
+            calls.append(self._change_latency)
         rng.choice(calls)(rng)
         self.assert_same()
 
@@ -143,7 +171,10 @@ class Ensemble:
 
     def _reload(self, rng: random.Random) -> None:
         saved = self.sim.state_dict()
-        other = ks.Simulator(self.config, len(self.alone), engine=self.sim.engine_name, seed=99, slots=self.sim.slots)
+        config = self.config.replace(quote_latency=self.late)
+        other = ks.Simulator(config, len(self.alone), engine=self.sim.engine_name, seed=99, slots=self.sim.slots)
+        if config != self.config:
+            other.set_parameters(quote_latency=self.config.quote_latency)
         other.load_state_dict(saved)
         self.sim = other
 
@@ -154,6 +185,16 @@ class Ensemble:
         self._step(rng)
         for m, market in enumerate(before):
             assert_market_is(first, m, market)
+
+    def _change_latency(self, rng: random.Random) -> None:
+        """Raise or lower it in some markets; what is under way stays, and nothing that comes later overtakes it."""
+        late = random_latency(rng, interval_of(self.config))
+        mask = [rng.random() < 0.6 for _ in self.alone] if rng.random() < 0.5 else None
+        self.sim.set_parameters(mask=mask, quote_latency=late)
+        self.config = self.sim.config
+        for m, market in enumerate(self.alone):
+            if mask is None or mask[m]:
+                market.set_parameters(quote_latency=late)
 
     def tensor(self, quotes: list[list[list[Any]]]) -> torch.Tensor:
         """Return quotes as a simulator takes them: [M, K, 4] or [M, K, N, 4], or records [M, K, N, 2, 3]."""
@@ -196,9 +237,30 @@ def bits_of(words: str) -> int:
 
 def rejected(market: Reference) -> list[list[list[int]]]:
     """Return what the last decision's quotes were not placed for, as `Rollout.rejects` has it, [K][N][2]."""
-    numbers = {None: 0, "post-only": 1, "own order": 2}
+    numbers = {None: 0, "post-only": 1, "own order": 2, "both": 3}
     ladders = [[sides] for sides in market.rejects] if market.rules.orders_per_side == 1 else market.rejects
     return [[[numbers[why] for why in sides] for sides in levels] for levels in ladders]
+
+
+def under_way(market: Reference) -> dict[str, list]:
+    """Return what is under way as the tensors have it: 0 where there is nothing."""
+    seen, levels = market.observe(), market.rules.orders_per_side
+    empty = MOST_UNDER_WAY - len(seen["due"])
+    nothing: list = [[0, 0, 0, 0] if levels == 1 else [[0, 0, 0, 0]] * levels] * len(market.accounts)
+    numbers, flags = [], []
+    for quotes in [*seen["due_quotes"], *[nothing] * empty]:
+        ladders = [[quote] for quote in quotes] if levels == 1 else quotes
+        rows = [[level[:4] for level in ladder] for ladder in ladders]
+        words = [[_flags_word(*level[4:]) for level in ladder] for ladder in ladders]
+        numbers.append([ladder[0] for ladder in rows] if levels == 1 else rows)
+        flags.append([ladder[0] for ladder in words] if levels == 1 else words)
+    due = [1 + event for event in seen["due"]] + [0] * empty
+    return {"due": due, "due_quotes": numbers, "due_flags": flags}
+
+
+def _flags_word(bid: str = "", ask: str = "") -> int:
+    """Return a level's flags in one number."""
+    return bits_of(bid) | bits_of(ask) << 8
 
 
 def total_fills(seen: list[dict[str, Any]]) -> list[list[int]]:
@@ -251,6 +313,11 @@ def assert_market_is(sim: ks.Simulator, m: int, market: Reference) -> None:
     assert tensors.get("regime", 0) == seen["regime"]
     if sim.config.uses_clock:
         assert tensors["ret"] == seen["ret"] and tensors["beat_price"] == market.collar_price
+    if "due" in tensors:
+        for name, wanted in under_way(market).items():
+            assert tensors[name] == wanted, name
+    else:
+        assert not seen["due"]
     if sim.config.is_continuous:
         assert tensors["queue"] == seen["ahead"]
         for side, sign in enumerate((BUY, SELL)):

@@ -91,7 +91,7 @@ def test_environment_steps(seed, arrivals, mechanism):
     for _ in range(10):
         actions = draw_actions(core, generator, 0.0)
         args = core.simulator.engine._args | {"actions": actions["actions"].numpy()}
-        quotes = decode_actions(args, Markets(args, np.arange(2)))
+        quotes, _ = decode_actions(args, Markets(args, np.arange(2)))
         core.step(**actions)
         for m, market in enumerate(alone):
             assert core.fills[m].tolist() == total_fills(market.decision(quotes[m].tolist(), 2))

@@ -52,6 +52,11 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     return true;
   }
 
+  KS_ON_LANE void stop() {
+    Base::stop();
+    if (KS_UNDER_WAY) under_way.clear();
+  }
+
   KS_ON_LANE bool take_beat() {
     if (!follow_mid()) return false;
     this->change_regime_and_fundamental(beat);
@@ -70,8 +75,10 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
 #pragma unroll 1
       for (int j = 0; j < slots.quote_count(); ++j) {
         for (int side = 0; side < 2; ++side) {
-          const int32_t tick = tick_of(j, side), ahead = slots.ahead(j, side);
-          if (tick < 0 || ahead == 0) continue;
+          const int32_t ahead = slots.ahead(j, side);
+          if (ahead == 0) continue;
+          const int32_t tick = tick_of(j, side);
+          if (tick < 0) continue;
           const int32_t q = book.resting(tick, side);
           if (q == 0) continue;
           const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
@@ -340,7 +347,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     const int count = slots.levels();
     Quote ladder[kMaxOrdersPerSide];
     OrderFlags flags[kMaxOrdersPerSide];
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int n = 0; n < count; ++n) {
       const int first = k * slots.per_slot() + 2 * n;
       for (int side = 0; side < 2; ++side)
@@ -351,7 +358,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       ladder[n] = quote_of_flags(fresh[n], standing, flags[n]);
     }
     apply_ladder_limits(ladder, flags, count, slots.accounts[k].inventory, p);
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int i = 0; i < 2 * count; ++i) {
       const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
       int32_t& comes = side ? ladder[n].ask_qty : ladder[n].bid_qty;
@@ -365,7 +372,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       comes = grows ? comes - oldest : stays ? 0 : comes;
       slots.set_price(first, side, price), slots.set_price(first + 1, side, price);
     }
-    find_quotes();
+    for (int side = 0; side < 2; ++side) slots.find_best(side);
 #pragma unroll 1
     for (int i = 0; i < 2 * count; ++i) {
       const int n = i / 2, side = i % 2, first = k * slots.per_slot() + 2 * n;
@@ -387,7 +394,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
     slots.set_quantity(j, side, left);
     slots.set_ahead(j, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
     slots.set_moment(j, side, moment_of(t, KS_UNDER_WAY ? arrived * slots.count() + moment : moment));
-    find_quotes();
+    this->find_quote(j, side);
     return !checks_overflow || has_room(side, 0);
   }
 };

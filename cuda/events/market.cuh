@@ -110,6 +110,13 @@ struct EventMarket : MarketNumbers {
     }
   }
 
+  // Quote j stands now, or no longer.
+  KS_ON_LANE void find_quote(int j, int32_t side) {
+    const int32_t tick = tick_of(j, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
+    slots.set_place(j, side, place);
+    slots.best.set(side, min_of(slots.best.of(side), place));
+  }
+
   KS_ON_LANE int64_t quoted(int32_t side) const {
     int64_t sum = 0;
 #pragma unroll 1

@@ -33,10 +33,11 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     int32_t last_tick;
     uint32_t traded;  // at most 65535 orders of 65535 units
     int64_t taken;    // as `taken`
-    Sides<int32_t> quoted, ahead, offered;  // the front quote's place, or kNoPlace; units ahead of it; units that are left of it
+    Sides<int32_t> quoted, ahead, offered;  // the front quote's place, or kNoPlace; units ahead of it; units that are left of it;
+    Sides<int32_t> front;                   // and which it is: of a single one, the compiler knows it
   };
   KS_ON_LANE Touch touched() const {
-    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}, {}};
     for (int side = 0; side < 2 && kSlots; ++side) find_front(touch, side);
     return touch;
   }
@@ -52,21 +53,22 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     if (kWithSeries) taken += touch.taken, touch.taken = 0;
   }
 
-  KS_ON_LANE int front_at(int32_t place, int32_t side) const { return kSlots == 1 ? 0 : slots.first_at(place, side); }
+  KS_ON_LANE int front_of(const Touch& touch, int32_t side) const { return kSlots == 1 ? 0 : touch.front.of(side); }
   KS_ON_LANE void find_front(Touch& touch, int32_t side) const {
     const int32_t place = slots.best.of(side);
     touch.quoted.set(side, place);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int j = front_at(place, side);
+    if (kSlots > 1) touch.front.set(side, slots.first_at(place, side));
+    const int j = front_of(touch, side);
     touch.ahead.set(side, slots.ahead(j, side)), touch.offered.set(side, slots.quantity(j, side));
   }
   KS_ON_LANE void settle(const Touch& touch, int32_t side) {
     const int32_t place = slots.best.of(side);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int front = front_at(place, side);
+    const int front = front_of(touch, side);
     const int32_t passed = slots.ahead(front, side) - touch.ahead.of(side);
     const int32_t units = slots.quantity(front, side) - touch.offered.of(side);
-#pragma unroll 1
+#pragma unroll EventSlots<kSlots>::kAtOnce
     for (int j = 0; j < slots.quote_count() && passed != 0; ++j)
       if (kSlots == 1 || slots.place(j, side) == place) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - passed));
     if (units == 0) return;
@@ -154,7 +156,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
         units = part.units, here = part.next;
         if (kSlots && quoted == place) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
-        if (taker >= 0 && slots.slot_of(front_at(place, other)) == taker) break;
+        if (taker >= 0 && slots.slot_of(front_of(touch, other)) == taker) break;
         units = take_from_quote(touch, left, other);
         quoted = touch.quoted.of(other);
       }
@@ -206,7 +208,8 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
   // Match a slot's quote, up to tick `limit`.
   KS_ON_LANE Matched match(int32_t limit, int32_t quantity, int32_t side, int taker, bool post_only) {
     const int32_t other = 1 - side, last = book.flip(limit, other);
-    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
+    if (min_of(book.best.of(other), slots.best.of(other)) > last) return {quantity, false};  // as most quotes do, which are to stand
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}, {}};
     find_front(touch, other);
     const auto crosses = [&] { return min_of(touch.book.best.of(other), touch.quoted.of(other)) <= last; };
     if (post_only && crosses()) return {quantity, true};

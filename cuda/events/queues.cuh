@@ -7,15 +7,25 @@ namespace ks {
 
 constexpr int kLadders = 3;  // as a kSlots
 
+// How many slots have ladders, and of how many levels each, where a kernel is compiled for just these (kineticsim_env/engines/cuda.py):
+// accounts are in registers then, and quotes take no more memory than there are. 0: as the launch says.
+#ifndef KS_LADDERS
+#define KS_LADDERS 0
+#define KS_LEVELS_OF_LADDERS 0
+#endif
+
 // Of kSlots: none, one, or (2) as many as the launch has, each with one quote; or (kLadders) as many with a ladder each, of whose levels
 // each has a quote for each of its two places: quote number j is of slot_of(j). Loops over these that run often or stand in many
 // places are not unrolled, as kernels for several slots would take twice as long to compile.
 template <int kSlots>
 struct EventSlots {
-  static constexpr bool kHasLadders = kSlots == kLadders;
-  static constexpr int kRoom = kSlots < 2 ? 1 : kMaxSlots;
-  static constexpr int kOrderRoom = kHasLadders ? kMaxOrders : kRoom;  // levels of all slots together
-  static constexpr int kQuoteRoom = kHasLadders ? 2 * kMaxOrders : kRoom;
+  static constexpr bool kHasLadders = kSlots == kLadders, kKnown = kHasLadders && KS_LADDERS > 0;
+  static constexpr int kRoom = kSlots < 2 ? 1 : kKnown ? KS_LADDERS : kMaxSlots;
+  // Levels of all slots together.
+  static constexpr int kOrderRoom = !kHasLadders ? kRoom : kKnown ? KS_LADDERS * KS_LEVELS_OF_LADDERS : kMaxOrders;
+  static constexpr int kQuoteRoom = kHasLadders ? 2 * kOrderRoom : kRoom;
+  // Of few quotes all are looked at at once, or each would wait for the memory of the one before it.
+  static constexpr int kAtOnce = kKnown && kOrderRoom <= 4 ? kQuoteRoom : 1;
   int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
   Account accounts[kRoom];
@@ -26,11 +36,11 @@ struct EventSlots {
   Sides<int32_t> best;                // and the best of all
   uint32_t changed;                   // a bit for each slot that a lane has changed since lanes shared it
 
-  KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
-  KS_ON_LANE int levels() const { return kSlots == kLadders ? levels_at_run_time : 1; }
-  KS_ON_LANE int per_slot() const { return kSlots == kLadders ? 2 * levels_at_run_time : 1; }
+  KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : kKnown ? KS_LADDERS : count_at_run_time; }
+  KS_ON_LANE int levels() const { return kSlots != kLadders ? 1 : kKnown ? KS_LEVELS_OF_LADDERS : levels_at_run_time; }
+  KS_ON_LANE int per_slot() const { return kSlots == kLadders ? 2 * levels() : 1; }
   KS_ON_LANE int quote_count() const { return count() * per_slot(); }
-  KS_ON_LANE int slot_of(int j) const { return kSlots == kLadders ? j / per_slot() : j; }
+  KS_ON_LANE int slot_of(int j) const { return kSlots != kLadders ? j : kRoom == 1 ? 0 : j / per_slot(); }
 
   template <typename Each>
   KS_ON_LANE void each_quote_of(int k, const Each& each) const {
@@ -134,8 +144,9 @@ struct EventSlots {
   }
   KS_ON_LANE void change(int k) { changed |= 1u << k; }
   KS_ON_LANE void change_quote(int j) { change(slot_of(j)); }
-  // The number of a slot, or of a quote: of a single one, the compiler knows it.
-  static KS_ON_LANE int at(int k) { return kSlots < 2 ? 0 : k; }
+  // The number of a quote, or of a slot: of a single one, the compiler knows it.
+  static KS_ON_LANE int at(int j) { return kSlots < 2 ? 0 : j; }
+  static KS_ON_LANE int slot_at(int k) { return kRoom == 1 ? 0 : k; }
   KS_ON_LANE int32_t place(int j, int32_t side) const { return kSlots < 2 ? best.of(side) : places[j].of(side); }
   KS_ON_LANE void set_place(int j, int32_t side, int32_t x) {
     if (kSlots < 2) best.set(side, x);
@@ -143,7 +154,7 @@ struct EventSlots {
   }
   KS_ON_LANE void find_best(int32_t side) {
     int32_t first = kNoPlace;
-#pragma unroll 1
+#pragma unroll kAtOnce
     for (int j = 0; j < quote_count(); ++j) first = min_of(first, place(j, side));
     best.set(side, first);
   }
@@ -174,12 +185,12 @@ struct EventSlots {
 
   // Slot k has bought or sold at an absolute price.
   KS_ON_LANE void fill(int k, int32_t side, int64_t price, int64_t units, int64_t fee) {
-    Account& account = accounts[at(k)];
+    Account& account = accounts[slot_at(k)];
     account.cash += side ? price * units : -price * units;
     account.inventory += side ? -units : units;
     account.fees += fee * units;
-    bought[at(k)] += side ? 0 : units;
-    sold[at(k)] += side ? units : 0;
+    bought[slot_at(k)] += side ? 0 : units;
+    sold[slot_at(k)] += side ? units : 0;
     change(k);
   }
 
@@ -187,13 +198,15 @@ struct EventSlots {
   // none.
   KS_ON_LANE int first_at(int32_t here, int32_t side) const {
     int first = -1;
-#pragma unroll 1
+    int32_t least = 0;
+    int64_t earliest = 0;
+#pragma unroll kAtOnce
     for (int j = 0; j < quote_count(); ++j) {
-      if (place(j, side) != here) continue;
-      const int32_t mine = ahead(j, side), least = first < 0 ? 0 : ahead(first, side);
-      const bool before = first < 0 || mine < least ||
-                          (mine == least && moments[at(j)].of(side) < moments[at(first)].of(side));
-      if (before) first = j;
+      if (kAtOnce == 1 && place(j, side) != here) continue;
+      const int32_t mine = ahead(j, side);
+      const int64_t moment = moments[at(j)].of(side);
+      const bool before = first < 0 || mine < least || (mine == least && moment < earliest);
+      if (place(j, side) == here && before) first = j, least = mine, earliest = moment;
     }
     return first;
   }

@@ -136,6 +136,11 @@ class CudaEngine(NativeEngine):
         stride = self._struct.agent_parameters_stride
         return sum((2 * len(g.kind.memory) + stride * len(g.kind.parameters)) * g.agents for g in self._groups)
 
+    def _ladders(self) -> dict[str, int]:
+        """Return how many slots have ladders, and of how many levels."""
+        slots, levels = self._sizes["K"], self._struct.orders_per_side
+        return {"KS_LADDERS": slots, "KS_LEVELS_OF_LADDERS": levels} if slots and levels > 1 else {}
+
     def _plan_for(self, mode: int) -> Any:
         """Return the variant and the shape for a mode, a `struct Plan`."""
         largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
@@ -168,6 +173,7 @@ class CudaEngine(NativeEngine):
             "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
+            **self._ladders(),
             **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),

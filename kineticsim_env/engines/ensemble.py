@@ -16,7 +16,7 @@ from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.agents import agent_groups, opening_memory, parameter_table
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import multinomial_counts, open_books, opening_book, seen_at_opening
-from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
+from kineticsim_env.engines.parameters import changed, check_latency, class_counts, parameter_rows
 from kineticsim_env.runtime import layout, saved_states, state_ranges
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots
@@ -55,7 +55,7 @@ class Ensemble(LiveMarkets):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         config = MarketConfig() if config is None else config
-        self._config = check_instance("config", config, MarketConfig)
+        self._config = self._began = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
         self.slots = check_slots(slots, [kind.name for kind in config.agents], config.orders_per_side)
         self.validate = check_flag("validate", validate)
@@ -130,7 +130,8 @@ class Ensemble(LiveMarkets):
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
                 `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above
-                0 cannot become 0. Parameters of agents that users have written are named by their class,
+                0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all markets from
+                the start. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
 
@@ -145,7 +146,12 @@ class Ensemble(LiveMarkets):
             )
         chosen = check_mask("mask", mask, self.num_markets, self.device).cpu().numpy()
         config = changed(self.config, fields, chosen)
+        check_latency(config, self._began)
         self.engine.check_plays(config)
+        self._take_config(config)
+
+    def _take_config(self, config: MarketConfig) -> None:
+        """Play a changed config, which was checked."""
         drawn = self._counts if config.population == "multinomial" else None
         counts = class_counts(config, self.num_markets if config.per_market else 1) if drawn is None else drawn
         with Uninterrupted():
@@ -166,6 +172,7 @@ class Ensemble(LiveMarkets):
             TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of the range that
                 `docs/model.md` gives it, or if the state is of another market; the present state is untouched then.
         """
+        saved = saved_states.with_quotes_under_way(saved, self.tensors)
         saved_states.check_agents(saved, self.about())
         saved_states.check_names(saved, self.tensors)
         differences = saved_states.check_about(saved, self.about(), strict)

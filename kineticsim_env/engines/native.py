@@ -104,8 +104,13 @@ class NativeEngine(Engine):
             ordered = ordered + self._struct.added_agents * self._struct.largest_added_order
         self._orders = int(ordered.max())  # of an auction, at most
         before = self._growth
-        self._growth = max(before, self._orders + self._sizes["K"] * 2 * self._struct.orders_per_side * MAX_QUOTE_QTY)
+        self._growth = max(before, self._orders + self._most_quoted())
         return self._growth == before
+
+    def _most_quoted(self) -> int:
+        """Return the most that slots' quotes hold on a side."""
+        places = 2 * self._struct.orders_per_side  # of a ladder's levels; of one order per side it is one
+        return self._sizes["K"] * places * MAX_QUOTE_QTY
 
     def _largest_in_regimes(self, name: str) -> int:
         """Return the most that any regime makes of a parameter, -1 if none changes it."""

@@ -170,6 +170,20 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     return found
 
 
+def check_latency(config: MarketConfig, began: MarketConfig) -> None:
+    """Refuse quotes that arrive in a later decision in markets that `began` without: they have no place to wait.
+
+    Raises:
+        ValueError: If so.
+    """
+    if config.quotes_may_wait and not began.quotes_may_wait:
+        interval = began.interval or int(np.max(began.num_agents)) + began.added_agents
+        raise ValueError(
+            f"quote_latency: expected up to {interval - 1}, as the interval is {interval} and the market began with "
+            f"less than that, got {np.max(config.quote_latency)}"
+        )
+
+
 def agent_fields(config: MarketConfig) -> dict[str, tuple[AgentClass, str]]:
     """Return the parameters of agents that users have added, by `class.parameter`: the class and the parameter."""
     return {f"{kind.name}.{name}": (kind, name) for kind in config.agents for name in kind.parameters}

@@ -51,7 +51,6 @@ def run(
     events: float,
     progress: bool | None,
     reach: int,
-    whole: bool = False,
 ) -> None:
     """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
 
@@ -65,10 +64,9 @@ def run(
         events: Agent-events per auction of all markets, which say whether the call takes long.
         progress: As in `Simulator.run`.
         reach: Of the depths that are recorded.
-        whole: Whether no decision may be cut, since quotes may be under way.
     """
     total = decisions * auctions
-    most = max(auctions if whole else 1, int(EVENTS[engine.name] / events))
+    most = max(1, int(EVENTS[engine.name] / events))
     if total <= most and not progress:
         fills = {"fills": None} if "fills" not in results else {}  # not an environment's
         engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, **submitted, **fills, **results)
@@ -108,7 +106,7 @@ def _run_piece(
         name: torch.zeros_like(whole[:, columns] if name.startswith("series_") else whole[rows])
         for name, whole in results.items()
     }
-    given = {} if piece.auction else {name: tensor[rows] for name, tensor in submitted.items()}  # later on they stand
+    given = {} if piece.auction else {name: tensor[rows] for name, tensor in submitted.items()}  # at first
     engine.launch(
         RUN,
         decisions=piece.decisions,
@@ -120,8 +118,10 @@ def _run_piece(
     for name, part in parts.items():
         if name.startswith("series_"):
             results[name][:, columns] = part
-        elif name in ("fills", "rejects"):
+        elif name == "fills":
             results[name][rows] += part
+        elif name == "rejects":  # bits, of all that arrived so far
+            results[name][rows] |= part
         else:  # the value after the last auction so far
             results[name][rows] = part
 

@@ -64,6 +64,7 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     `strict` and errors are those of `Simulator.load_state_dict`; after an error the present state is untouched.
     """
     simulator, live, held, about = core.simulator, core.live_task, _held(core), _about(core)
+    saved = saved_states.with_quotes_under_way(saved, simulator.tensors)
     saved_states.check_agents(saved, about)
     saved_states.check_names(saved, simulator.tensors, held, _names_of_scenarios(core))
     differences = saved_states.check_about(saved, about, strict)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
 
@@ -162,6 +163,23 @@ def _differ(theirs: Any, ours: Any, name: str = "") -> Iterable[tuple[str, Any, 
             yield from _differ(theirs.get(key, "not there"), ours.get(key, "not there"), below)
     elif theirs != ours:
         yield name, theirs, ours
+
+
+def with_quotes_under_way(saved: Any, present: Mapping[str, torch.Tensor]) -> Any:
+    """Return a saved state with the part that says what is under way, or without it, as the present one has it.
+
+    Without, nothing is; states had none at first. It goes only where nothing is under way.
+    """
+    names = set(layout.WAY_STATE)
+    if not isinstance(saved, Mapping) or names <= saved.keys() & present.keys():
+        return saved
+    if names <= present.keys() and not names & saved.keys():
+        return {**saved, **{name: torch.zeros_like(present[name]) for name in names}}
+    if names <= saved.keys() and not names & present.keys():
+        like = torch.zeros(len(present["t"]), layout.WAY_PLACES, dtype=torch.int64, device=present["t"].device)
+        if not take(saved, "due", like).any():
+            return {name: value for name, value in saved.items() if name not in names}
+    return saved
 
 
 def check_names(saved: Any, *present: Iterable[str]) -> None:

@@ -75,6 +75,8 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
         check.refuse("regime", (saved["regime"] < 0) | (saved["regime"] > largest), f"0 to {int(largest.max())}")
     if "queue" in saved and saved["queue"].numel():
         _check_queues(check, saved, levels)
+    if "due" in saved:
+        _check_under_way(check, saved, row["interval"])
 
 
 def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
@@ -133,6 +135,23 @@ def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int)
     check.refuse("queue", (saved["queue"] < 0) | (saved["queue"] > there), "0 to the built-in quantity at the quote")
     latest = 256 * _per_market(saved["t"], quantity) * (quantity > 0)
     check.refuse("moments", (saved["moments"] < 0) | (saved["moments"] > latest), "0 to 256 t, 0 without a quote")
+
+
+def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], interval: torch.Tensor) -> None:
+    """What is under way is due from the next event on, the oldest first; where nothing is, all is 0."""
+    due, now = saved["due"], (saved["t"] * interval)[:, None]
+    check.refuse("due", due < 0, "0 or more")
+    before, after = due[:, :-1], due[:, 1:]
+    later = (slice(None), slice(1, None))
+    check.refuse("due", (after > 0) & (after < before.where(before > 0, after + 1)), "no fall, and zeros last", later)
+    outside = (due > 0) & ((due <= now) | (due > now + 2**31))
+    check.refuse("due", outside, "1 + t * interval or more, and up to 2^31 - 1 beyond that")
+    none = due == 0
+    for name in ("due_quotes", "due_flags"):
+        nothing = none.view(*none.shape, *[1] * (saved[name].dim() - 2))
+        check.refuse(name, (saved[name] != 0) & nothing, "0 where nothing is due")
+    flags = sum(layout.ENUMS["OrderFlag"].values())
+    check.refuse("due_flags", (saved["due_flags"] & ~(flags | flags << 8)) != 0, "sums of OrderFlag, of bid and ask")
 
 
 def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:

@@ -34,16 +34,6 @@ def make_tape(
         raise MarketError(f"intervals: expected t below {simulator._end}, got {intervals} at t = {latest}; reset first")
     given = None if quotes is None else _submitted(quotes, len(numbers), simulator, intervals)
     path = None if fundamental is None else check_path("fundamental", fundamental, len(numbers), intervals)
-    if (
-        path is not None
-        and given is not None
-        and len(given.quotes) < intervals
-        and branch.parameter("quote_latency").any()
-    ):
-        raise ValueError(
-            f"fundamental: expected one interval per decision with it, got a path beside quotes of {len(given.quotes)} "
-            "decisions that arrive after a quote_latency: a decision under way cannot be cut"
-        )
     return Tape(branch, Script(intervals, given, path), progress)
 
 

@@ -150,13 +150,11 @@ class Tape:
         quotes, flags = (None, None) if submitted is None else submitted
         rows = int(self._branch.parameter("interval")[number] or self._branch.parameter("num_agents")[number])
         most = max(1, _CHUNK // (4 * max(rows, 1)))
-        under_way = quotes is not None and self._branch.parameter("quote_latency")[number] > 0
         length = intervals if quotes is None else intervals // len(quotes)
         for begin in range(0, intervals, max(length, 1)):
             given, words = (None if part is None else part[begin // length, number] for part in (quotes, flags))
-            step = length if under_way else most  # quotes under way cannot be cut
-            for first in range(begin, begin + length, step):
-                count = min(step, begin + length - first)
+            for first in range(begin, begin + length, most):
+                count = min(most, begin + length - first)
                 values = None if path is None else path[number, first : first + count]
                 yield (given if first == begin else None), (words if first == begin else None), count, values
 

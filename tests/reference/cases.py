@@ -55,11 +55,19 @@ def random_fields(rng: random.Random, mechanism: str, arrivals: str = "clock") -
     if arrivals == "clock":
         fields |= {"interval": maybe(None, 1, 2, 5, 31), "beat": maybe(None, 1, 3, 8, 50)}
     if mechanism == "continuous":
-        fields |= {"quote_latency": maybe(0, 1, 2, 7, 1000), "taker_fee": maybe(0, -10, 100)}
+        latency = random_latency(rng, fields["interval"] or agents)
+        fields |= {"quote_latency": latency, "taker_fee": maybe(0, -10, 100)}
     if rng.random() < 0.4:
         changes = [{"noise_spread": levels // 2, "cancel_prob": 0.2}, {"market_order_prob": 0.8}, {"max_order_qty": 9}]
         fields |= {"regimes": [{}, *changes[: rng.randint(1, 3)]], "regime_switch_prob": pick([0.0, 0.2, 1.0])}
     return fields
+
+
+def random_latency(rng: random.Random, events: int) -> int:
+    """A latency of quotes, of so many events per interval: often none, below, at or above it, rarely of an episode."""
+    below = [0, 0, 0, 1, events - 1, rng.randrange(events)]
+    above = [events, events, events + 1, 2 * events, 4 * events + 1, 30 * events, 1000]
+    return rng.choice([*below, *above, *(rng.randint(events, 12 * events) for _ in range(4))])
 
 
 def random_slots(rng: random.Random, fields: dict[str, Any]) -> tuple[str | None, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from .market import Market, Stopped
+from .market import Market, Stopped, Submission
 from .orders import BUY, MAX_PRICE, SELL, Order, through_the_door
 from .words import RATION, WHO, bits, scaled, word
 
 LAST_EVENT = 1 << 32
+MOST_UNDER_WAY = 4
 
 
 class Reference(Market):
@@ -29,33 +31,33 @@ class Reference(Market):
     def decision(self, quotes: Sequence[Sequence[int]] | None, n: int) -> list[dict[str, Any]]:
         """Play a decision of n intervals; return what can be observed after each.
 
-        A market that stops is as it was before the interval in which it stopped, but for its error word, and stays so.
+        In continuous trading the quotes are submitted, and may arrive in a later decision. A market that stops is as it
+        was before the interval in which it stopped, but for its error word, and stays so; what was submitted as that
+        interval began is not under way.
         """
+        levels = self.rules.orders_per_side
+        none = [[[None, None] for _ in range(levels)] for _ in self.accounts]
+        self.rejects = none if levels > 1 else [ladder[0] for ladder in none]  # of bids and asks
         seen = []
         for number in range(n):
             if not self.error:
                 before = pickle.dumps(self.__dict__)
                 try:
-                    self._play(quotes, number, n)
+                    self._play(quotes if number == 0 else None)
                 except Stopped:
                     self.__dict__ = pickle.loads(before)
-                    self.error = 1
+                    self.error, self.under_way = 1, []
             seen.append(self.observe())
         return seen
 
-    def _play(self, quotes: Any, number: int, n: int) -> None:
+    def _play(self, fresh: Any) -> None:
         self.log = []
-        if number == 0:
-            levels = self.rules.orders_per_side
-            none = [[[None, None] for _ in range(levels)] for _ in self.accounts]
-            self.rejects = none if levels > 1 else [ladder[0] for ladder in none]  # of the decision: of bids and asks
         for account in self.accounts:
             account["bought"] = account["sold"] = 0
         volume = self.volume
         self.signed_volume = 0
-        fresh = quotes if number == 0 else None
         if self.rules.mechanism == "continuous":
-            self._continuous_interval(quotes, number, n)
+            self._continuous_interval(fresh)
         elif self.rules.arrivals == "clock":
             self._call_on_the_clock(fresh)
         else:
@@ -97,18 +99,20 @@ class Reference(Market):
         self._replace_quotes(fresh)
         self._auction(mid2)
 
-    def _continuous_interval(self, quotes: Any, number: int, n: int) -> None:
-        """Events whose orders are matched as they come; fresh quotes come after a latency."""
-        arrival = None if quotes is None else min(self.rules.quote_latency, n * self.rules.events)
-        for place, g in enumerate(self._events(), number * self.rules.events):
+    def _continuous_interval(self, fresh: Any) -> None:
+        """Events whose orders are matched as they come; what slots submitted arrives before the event it is due at."""
+        events = self._events()
+        if fresh is not None:
+            self._submit(fresh, events[0])
+        for g in events:
             if g % self.rules.beat == 0:
                 self._follow(self.mid2())
                 self._regime_and_fundamental(g // self.rules.beat)
                 self._cancel(g // self.rules.beat)
                 self._take_return()
                 self.collar_price = self.last_price
-            if place == arrival:
-                self._quotes_arrive(quotes)
+            while self.under_way and self.under_way[0].due == g:
+                self._quotes_arrive(self.under_way.pop(0).quotes)
             order = self._order_at(g)
             if order is not None:
                 self._match(order)
@@ -116,8 +120,6 @@ class Reference(Market):
                     self._note("dropped", order.side, order.price, order.quantity)
                 elif order.quantity:
                     self._rest(order)
-        if number == n - 1 and arrival == n * self.rules.events:
-            self._quotes_arrive(quotes)
 
     def _events(self) -> range:
         first = self.t * self.rules.events
@@ -170,6 +172,15 @@ class Reference(Market):
                 self._book_fill(quote.slot, quote.side, price, units, 0)
 
     # The continuous market --------------------------------------------------------------------------------------------
+
+    def _submit(self, quotes: Any, g: int) -> None:
+        """What a decision that begins before event g submits joins what is under way, or replaces its newest."""
+        if len(self.under_way) == MOST_UNDER_WAY:
+            self.under_way.pop()
+        due = g + self.rules.quote_latency
+        if self.under_way:
+            due = max(due, self.under_way[-1].due)  # none overtakes another
+        self.under_way.append(Submission(due, copy.deepcopy(quotes)))
 
     def _quotes_arrive(self, quotes: Any) -> None:
         slots = len(self.rules.slots)
@@ -226,7 +237,8 @@ class Reference(Market):
             if order.quantity:
                 self._rest(order)
             rejects = self.rejects[slot] if self.rules.orders_per_side == 1 else self.rejects[slot][number]
-            rejects[order.side == SELL] = why
+            before = rejects[order.side == SELL]  # of a submission that arrived in the decision, too
+            rejects[order.side == SELL] = "both" if before and why and before != why else why or before
 
     def _replaces(self, places: list[Order], order: Order, at_once: bool) -> bool:
         """Whether an order comes, with what its quantity is then, or what stands at its side is all that it asks for.

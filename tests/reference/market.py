@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,14 @@ FULL = 1 << 31  # a side whose total reaches this stops the market
 
 class Stopped(Exception):  # noqa: N818 - the market's own word for it
     """A side's total reached 2^31."""
+
+
+@dataclasses.dataclass
+class Submission:
+    """What all slots submitted with a decision, as it was given, and the event before which it arrives."""
+
+    due: int
+    quotes: Sequence
 
 
 class Market:
@@ -71,6 +80,7 @@ class Market:
             ]
             for slot in range(len(rules.slots))
         ]
+        self.under_way: list[Submission] = []  # in continuous trading, oldest first
         self.rejects: list[Any] = []  # of each slot's bid and ask, or of each level's, in the last decision
         self.log: list[tuple] = []  # of the last interval: what came, traded, left; see `_note`
         self.book: Any = Queues(self.grid) if rules.mechanism == "continuous" else Auction(self.grid)
@@ -81,7 +91,7 @@ class Market:
         self.memory = [agent.opening(seen) for agent in self.population.added]
 
     def set_parameters(self, **fields: Any) -> None:
-        """Change levers and parameters from the next interval on."""
+        """Change levers and parameters from the next interval on; what is under way stays due when it was."""
         self.rules = Rules({**self.rules.fields, **fields}, self.market_index, self.rules.slots)
         self.grid = Grid(self.grid.levels, self.rules.tick_size, self.grid.low)
         self.book.grid = self.grid
@@ -218,6 +228,7 @@ class Market:
 
         `best_bid` and `best_ask` are None where nothing built-in rests; `depth(seen, side, reach)` counts what rests
         near them. `quotes` are [K][4] and `ahead` [K][2], with ladders [K][N][2][4] and [K][N][2][2]: level, place.
+        `due` are events, oldest first, of as many submissions as are under way, and `due_quotes` what was given.
         """
         low, prices = self.grid.low, range(self.grid.low, self.grid.high + 1)
         rows = {side: [self.book.built_in(side, price) for price in prices] for side in (BUY, SELL)}
@@ -250,6 +261,8 @@ class Market:
             "signed_volume": self.signed_volume,
             "quotes": quotes,
             "ahead": ahead,
+            "due": [submission.due for submission in self.under_way],
+            "due_quotes": [submission.quotes for submission in self.under_way],
             "fills": [[account["bought"], account["sold"]] for account in self.accounts],
             **{name: [account[name] for account in self.accounts] for name in ("cash", "inventory", "fees")},
         }

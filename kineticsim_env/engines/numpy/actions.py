@@ -46,7 +46,7 @@ def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.nda
 
 
 def numbers_of_level(task: dict[str, Any], role: int) -> tuple[int, int]:
-    """Return how many numbers of a continuous action say what a level quotes, and how many behind them what it keeps."""
+    """Return how many numbers of an action say what a level quotes, and how many behind them what it keeps."""
     size = 4 if role == MAKER else 2
     return size, size // 2 if task["keep"] else 0  # of bid and ask, or of both at once
 

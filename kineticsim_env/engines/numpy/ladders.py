@@ -18,32 +18,16 @@ REJECT_POST_ONLY, REJECT_OWN_ORDER = 1, 2
 
 
 class Arriving(NamedTuple):
-    """What a decision submits, until it has arrived."""
+    """What a decision has submitted, as it arrives."""
 
     quotes: np.ndarray  # [m, K, N, 4], before the pre-trade limits
     flags: np.ndarray  # [m, K, N, 2]: of bids, then asks
-    rejects: np.ndarray  # [m, K, N, 2], which the arrival writes
-
-
-def arriving(quotes: np.ndarray | None, flags: np.ndarray | None = None) -> Arriving | None:
-    """Return what a decision submits: quotes [m, K, N, 4], flags [m, K, N] as in `struct Launch`; N may be no axis.
-
-    No quotes are nothing submitted; no flags are zeros.
-    """
-    if quotes is None:
-        return None
-    ladders = (quotes[:, :, None] if quotes.ndim == 3 else quotes).astype(np.int64)
-    words = np.zeros(ladders.shape[:3], np.int64) if flags is None else flags.astype(np.int64)
-    words = words.reshape(ladders.shape[:3])
-    sides = np.stack([words & 255, words >> 8 & 255], axis=-1)
-    return Arriving(ladders, sides, np.zeros_like(sides))
+    before: np.ndarray  # [m], turns of slots in the interval before
 
 
 def ladders_arrive(m: Markets, fresh: Arriving, arrive: np.ndarray, fills: np.ndarray) -> None:
     """Let what was submitted come, where it does `arrive` now, bool [m]: slot t mod K first."""
     slots = m.cash.shape[1]
-    if not arrive.any():
-        return
     for turn in range(slots):
         ladder_arrives(m, fresh, (m.t + turn) % slots, turn, arrive, fills)
 
@@ -85,9 +69,9 @@ def ladder_arrives(
             units = np.where(refused, 0, comes[:, level, side])
             left = units - trade(m, buys, limit, units, fills, slot)
             met_own = (left > 0) & would_trade(m, side, limit)
-            fresh.rejects[each, slot, level, side] |= refused * REJECT_POST_ONLY + met_own * REJECT_OWN_ORDER
+            m.rejects[each, slot, level, side] |= refused * REJECT_POST_ONLY + met_own * REJECT_OWN_ORDER
             left = np.where(met_own | ~rests[:, level, side], 0, left)
-            stand_behind(m, places[:, level * m.places], side, left, 256 * m.t + turn)
+            stand_behind(m, places[:, level * m.places], side, left, 256 * m.t + fresh.before + turn)
             check_resting(m, buys, left)
 
 

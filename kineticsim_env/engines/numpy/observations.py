@@ -79,7 +79,7 @@ def at_ticks(depth: np.ndarray, tick: np.ndarray) -> np.ndarray:
 
 
 def level_features(task: dict[str, Any], c2: np.ndarray, quotes: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Return what a slot sees of a level, float32 [m, 6], of what stands of it, [m, 4], and is ahead of that, [m, 2]."""
+    """Return what a slot sees of a level, float32 [m, 6]: `quotes` [m, 4] stand, with `ahead` [m, 2] before them."""
     bid, bid_qty, ask, ask_qty = quotes.T
     columns = [
         squash(np.where(bid_qty > 0, c2 - 2 * bid, 0), 16),

@@ -31,7 +31,8 @@ MARKET_STATE = (
     "agent_memory",
 )  # fmt: skip
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
-SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE)
+WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
+SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
 ENV_STATE = (
     "elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario", "opening_value",
 )  # fmt: skip
@@ -61,6 +62,7 @@ class Markets:
         first_added: and the index of the first such agent, [m].
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
+        rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
     """
 
     bid: np.ndarray
@@ -85,6 +87,9 @@ class Markets:
     fees: np.ndarray
     queue: np.ndarray
     moments: np.ndarray
+    due: np.ndarray
+    due_quotes: np.ndarray
+    due_flags: np.ndarray
     elapsed: np.ndarray
     done: np.ndarray
     mid_history: np.ndarray
@@ -112,6 +117,13 @@ class Markets:
         if "quotes" not in self.names:  # no slots
             self.quotes = np.zeros((len(rows), 0, 4), np.int64)
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
+        ladders = (self.cash.shape[1], self.orders)
+        if "due" not in self.names:  # nothing is under way between intervals
+            self.due = np.zeros((len(rows), 1), np.int64)
+            self.due_quotes, self.due_flags = np.zeros((len(rows), 1, *ladders, 4)), np.zeros((len(rows), 1, *ladders))
+        self.due_quotes = self.due_quotes.reshape(*self.due.shape, *ladders, 4).astype(np.int64)
+        self.due_flags = self.due_flags.reshape(*self.due.shape, *ladders).astype(np.int64)
+        self.rejects = np.zeros((len(rows), *ladders, 2), np.int64)
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.groups = args.get("agents") or ()
