@@ -12,6 +12,8 @@ from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -40,6 +42,7 @@ def clock_environments(draw):
     if fields["mechanism"] == "continuous":
         fields |= {"quote_latency": pick(0, 0, 1, 4, 1000), "taker_fee": pick(0, -10, 100)}
         task = task.replace(keep=draw(st.booleans()))
+        fields["orders_per_side"] = min(pick(1, 1, 2, 3, 8), layout.CONSTANTS["kMaxOrders"] // len(roles))
     config = under_levers(config.replace(num_agents=agents), draw(st.integers(0, 2**32))).replace(**fields)
     if kwargs["randomise"]:
         kwargs = kwargs | {"randomise": CLOCK_SCENARIOS[fields["mechanism"]]}
@@ -156,7 +159,8 @@ def draw_actions(core, generator, bad):
         past = (16, 64) if core.task.keep else (15, 49)
         wrong = np.array([-(2**40), -1, *past, 2**40])[generator.integers(0, 5, shape)]
         return {"choices": torch.from_numpy(np.where(generator.random(shape) < bad, wrong, choices))}
-    actions = generator.uniform(-1, 1, (*shape, 6 if core.task.keep else 4)).astype(np.float32)
+    length = action_length(core.task.keep, core.task.orders_per_side)
+    actions = generator.uniform(-1, 1, (*shape, length)).astype(np.float32)
     extreme = np.array([-1, 0, 1], dtype=np.float32)[generator.integers(0, 3, actions.shape)]
     actions = np.where(generator.random(actions.shape) < 0.3, extreme, actions)
     wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30), 1.001, -1.001, 1.0010002], dtype=np.float32)

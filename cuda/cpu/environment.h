@@ -13,8 +13,8 @@ struct CoreMarket : Market<kLevers> {
   using Base::accounts, Base::ask, Base::auction, Base::bid, Base::bought, Base::decision, Base::launch, Base::levels,
       Base::m, Base::p, Base::quotes, Base::slots, Base::sold, Base::stopped;
 
-  static constexpr int kRoom = kMaxSlots;
-  static constexpr bool kQueues = false;
+  static constexpr int kRoom = kMaxSlots, kOrderRoom = kRoom;
+  static constexpr bool kQueues = false, kHasLadders = false;
 
   CoreMarket(const Launch& launch, int64_t m, Scratch& scratch) : Base(launch, m, scratch) {}
 

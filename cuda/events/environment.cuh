@@ -14,7 +14,8 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Base::book, Base::launch, Base::slots;
 
   static constexpr bool kLevers = true, kQueues = Market::kQueues;
-  static constexpr int kRoom = decltype(slots)::kRoom;
+  static constexpr int kRoom = decltype(slots)::kRoom, kOrderRoom = decltype(slots)::kOrderRoom;
+  static constexpr bool kHasLadders = decltype(slots)::kHasLadders;
 
   KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
       : Base(launch, m, memory) {}
@@ -22,10 +23,14 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Lanes = typename Base::Lanes;
 
   KS_ON_LANE int slot_count() const { return slots.count(); }
-  KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k * slots.per_slot()]; }
+  KS_ON_LANE int level_count() const { return slots.levels(); }
+  KS_ON_LANE Quote quote(int k, int n = 0) const {
+    if constexpr (kHasLadders) return slots.level(k, n);
+    else return slots.quotes[k];
+  }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
-  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k * slots.per_slot(), side); }
+  KS_ON_LANE int32_t ahead(int k, int32_t side, int n = 0) const { return slots.ahead(slots.first_of(k, n, side), side); }
   KS_ON_LANE void clear_slot(int k, const Account& account) { slots.clear(k, account); }
 
   KS_ON_LANE auto bids() const { return book.on(0); }

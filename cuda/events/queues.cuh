@@ -19,11 +19,13 @@ constexpr int kLadders = 3;  // as a kSlots
 // places are not unrolled, as kernels for several slots would take twice as long to compile.
 template <int kSlots>
 struct EventSlots {
-  static constexpr bool kKnown = kSlots == kLadders && KS_LADDERS > 0;
+  static constexpr bool kHasLadders = kSlots == kLadders, kKnown = kHasLadders && KS_LADDERS > 0;
   static constexpr int kRoom = kSlots < 2 ? 1 : kKnown ? KS_LADDERS : kMaxSlots;
+  // Levels of all slots together.
+  static constexpr int kOrderRoom = !kHasLadders ? kRoom : kKnown ? KS_LADDERS * KS_LEVELS_OF_LADDERS : kMaxOrders;
+  static constexpr int kQuoteRoom = kHasLadders ? 2 * kOrderRoom : kRoom;
   // Of few quotes all are looked at at once, or each would wait for the memory of the one before it.
-  static constexpr int kAtOnce = kKnown && KS_LADDERS * KS_LEVELS_OF_LADDERS <= 4 ? 2 * KS_LADDERS * KS_LEVELS_OF_LADDERS : 1;
-  static constexpr int kQuoteRoom = kSlots != kLadders ? kRoom : kKnown ? 2 * KS_LADDERS * KS_LEVELS_OF_LADDERS : 2 * kMaxOrders;
+  static constexpr int kAtOnce = kKnown && kOrderRoom <= 4 ? kQuoteRoom : 1;
   int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
   Account accounts[kRoom];
@@ -130,6 +132,16 @@ struct EventSlots {
   static KS_ON_LANE int first_own() { return kSlots > 1 ? Lanes::lane() : 0; }
   template <typename Lanes>
   static KS_ON_LANE int step_own() { return kSlots > 1 ? Lanes::kLanes : 1; }
+  // Of level n of slot k's ladder the quote that is first on a side, of those that hold anything.
+  KS_ON_LANE int first_of(int k, int n, int32_t side) const {
+    const int first = k * per_slot() + 2 * n;
+    return kHasLadders && quantity(first, side) == 0 ? first + 1 : first;
+  }
+  // What stands of that level, as one quote: at the prices of these, with the quantities of both places.
+  KS_ON_LANE Quote level(int k, int n) const {
+    const Quote &one = quotes[k * per_slot() + 2 * n], &other = quotes[k * per_slot() + 2 * n + 1];
+    return {price(first_of(k, n, 0), 0), one.bid_qty + other.bid_qty, price(first_of(k, n, 1), 1), one.ask_qty + other.ask_qty};
+  }
   KS_ON_LANE void change(int k) { changed |= 1u << k; }
   KS_ON_LANE void change_quote(int j) { change(slot_of(j)); }
   // The number of a quote, or of a slot: of a single one, the compiler knows it.

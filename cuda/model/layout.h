@@ -1,7 +1,7 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
 // M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos (and K * kKeepInfos
-// where actions may keep quotes), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
+// where actions may keep quotes, or slots have ladders), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
 // P and Q words of a market's added agents: parameters and memory.
 #pragma once
 
@@ -28,8 +28,9 @@ constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kH
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
+constexpr int kLevelFeatures = 6;     // and so many for each level of the slot's ladder behind the first: columns behind these
 constexpr int kExtras = 11;           // of enum Extra: columns behind all these, for environments that ask for them
-constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
+constexpr int kActionSize = 4;        // the largest role's continuous action, of one level and without keep numbers
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
 constexpr int kMaxPrice = 1 << 30;    // absolute, either way
@@ -39,7 +40,7 @@ constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
 constexpr int kSlotInfos = 9;         // of enum SlotInfo,
-constexpr int kKeepInfos = 2;         // and of enum KeepInfo, where actions may keep quotes
+constexpr int kKeepInfos = 2;         // and of enum KeepInfo, where quotes of actions may be rejected
 constexpr int kTaskValues = 11;       // of enum TaskValue
 constexpr int kMostAgentClasses = 8;  // that users have written, of a market,
 constexpr int kMostAgentQty = 65535;  // and units of an order of theirs
@@ -108,7 +109,8 @@ enum SlotInfo {
   kSlotInfoOpen = 6, kSlotInfoValue = 7, kSlotInfoEpisodeReturn = 8
 };
 
-// Where actions may keep quotes, rows of each slot behind all these: bits of enum Reject of the last decision's bid and ask.
+// Where actions may keep quotes, or slots have ladders, rows of each slot behind all these: bits of enum Reject of the last decision's
+// bids and asks.
 enum KeepInfo { kKeepInfoRejectedBid = 0, kKeepInfoRejectedAsk = 1 };
 
 // Settings of the task that may differ from market to market, from slot to slot and from episode to episode: a row of

@@ -93,7 +93,8 @@ class Engine:
         self._input = "choices" if discrete else "actions"
         keep = bool(settings.get("keep", 0))
         roles = list(settings.get("role", [0]))[: self._sizes["K"]]
-        self._action_size = max(action_form(ROLES[number], keep).size for number in roles)
+        levels = layout.levels_of_ladders(self._sizes)
+        self._action_size = max(action_form(ROLES[number], keep, levels).size for number in roles)
         self._fits_task = True
 
     def launch(

@@ -94,7 +94,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         discrete = any(self._limits.values())
         self._input = {
             "choices" if discrete else "actions": torch.zeros(
-                shape if discrete else (*shape, action_length(core.task.keep)),
+                shape if discrete else (*shape, action_length(core.task.keep, core.task.orders_per_side)),
                 dtype=torch.int64 if discrete else torch.float32,
                 device=core.device,
             )

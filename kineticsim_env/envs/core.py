@@ -26,7 +26,7 @@ from kineticsim_env.envs.scenario_weights import check_scenario
 from kineticsim_env.envs.settings import DISABLED, EnvSettings
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
-from kineticsim_env.runtime.checks import check_mask, check_one_order_per_side, check_seeds
+from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import WHOLE, Task, observation_size
 
@@ -59,7 +59,6 @@ class EnvCore:
         Roles and `slots`, the classes that slots replace or None, are of each slot; the task's limits join the
         market's.
         """
-        check_one_order_per_side(settings.config, "an environment, whose actions have one order per side")
         self.settings, self.roles = settings, tuple(roles)
         self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
@@ -113,8 +112,8 @@ class EnvCore:
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
         sizes = self.simulator.sizes | {
-            "F": layout.observation_length(self.config.is_continuous, len(self.extras)),
-            "I": layout.info_rows(len(self.roles), self.task.keep),
+            "F": layout.observation_length(self.config.is_continuous, len(self.extras), self.config.orders_per_side),
+            "I": layout.info_rows(len(self.roles), self.task.keep or self.config.orders_per_side > 1),
         }
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
@@ -138,7 +137,7 @@ class EnvCore:
 
     def observation_size(self, role: str) -> int:
         """Return how many built-in numbers a role sees."""
-        return observation_size(role, self.config.is_continuous, self.extras)
+        return observation_size(role, self.config.is_continuous, self.extras, self.config.orders_per_side)
 
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None

@@ -39,6 +39,6 @@ def returns_of(rows: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _names(rows: Any, count: int) -> tuple[str, ...]:
-    """Return the names of the rows, of one slot: there are more where actions may keep quotes."""
+    """Return the names of the rows, of one slot: there are more where quotes may be rejected."""
     more = KEEP_INFOS if len(rows) > layout.info_rows(count) else ()
     return (*MARKET_INFOS, *SLOT_INFOS, *more)

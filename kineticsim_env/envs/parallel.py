@@ -253,7 +253,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""
         slots = len(self.possible_agents)
-        length = action_length(self.core.task.keep)
+        length = action_length(self.core.task.keep, self.core.task.orders_per_side)
         given = torch.zeros((1, slots) if self._discrete else (1, slots, length), dtype=self._dtype)
         rows = given.view(1, slots, -1)
         for slot, agent in enumerate(self.possible_agents):

@@ -74,9 +74,12 @@ def check_environment_ranges(
     else:
         check.within("scenario", 0, 0, "0, as there are no scenarios")
     row = columns(parameters, elapsed.device)  # what observations are scaled by
-    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
+    largest, limit = row["max_quote_qty"], row["inventory_limit"].view(-1, 1)
+    quotes, has_ladders = saved["quotes"], task.orders_per_side > 1
     quantity = torch.arange(4, device=elapsed.device) % 2 == 1
-    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
+    standing = quotes.sum(-2, keepdim=True) if has_ladders else quotes  # at both places together
+    over = (standing > largest.view(-1, *(1,) * (quotes.dim() - 1))) & quantity
+    check.refuse("quotes", over.expand_as(quotes), "quantities up to max_quote_qty")
     over = (limit >= 0) & (saved["inventory"].abs() > limit)
     check.refuse("inventory", over, "within inventory_limit")
     for slot, (role, space) in enumerate(zip(roles, spaces, strict=True)):
@@ -88,7 +91,7 @@ def check_environment_ranges(
         if (to_trade := SPECS[role].to_trade) is not None:
             traded, whole = saved["inventory"][:, slot], own(to_trade)[:, slot]
             late = 1 + saved["due"].shape[1] if "due" in saved else 2 if "queue" in saved else 0  # what stood, and came
-            most = whole + late * row["max_quote_qty"]
+            most = whole + late * task.orders_per_side * row["max_quote_qty"]
             side = getattr(task, "side", None) if SPECS[role].has_block else None  # "random": the episode draws it
             bad = (traded.abs() > most) | ((traded < 0) & (side == "buy")) | ((traded > 0) & (side == "sell"))
             check.refuse("inventory", bad, f"from nothing to all of the block of a {role}", (slice(None), slot))

@@ -152,17 +152,22 @@ AgentClass = structure("AgentClass", AGENT_CLASS_FIELDS, {})
 Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentClass": AgentClass})
 
 
-def observation_length(queues: bool, extras: int = 0) -> int:
-    """Return F, how many numbers a row of observations has, with places in queues and columns of `enum Extra`."""
-    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
+def observation_length(queues: bool, extras: int = 0, orders_per_side: int = 1) -> int:
+    """Return F, how many numbers a row of observations has.
+
+    With places in queues, columns of further levels of ladders, and columns of `enum Extra`.
+    """
+    of_levels = (orders_per_side - 1) * CONSTANTS["kLevelFeatures"]
+    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + of_levels + extras
 
 
-def info_rows(slots: int, keep: bool = False) -> int:
+def info_rows(slots: int, rejects: bool = False) -> int:
     """Return I, how many rows `Launch.info` has: those of the market, then those of each slot.
 
-    `keep`: whether actions may keep quotes, so that each slot has rows of what was rejected.
+    `rejects`: whether quotes of actions may be rejected, so that each slot has rows of that: they may keep quotes, or
+    are ladders.
     """
-    return CONSTANTS["kMarketInfos"] + slots * (CONSTANTS["kSlotInfos"] + keep * CONSTANTS["kKeepInfos"])
+    return CONSTANTS["kMarketInfos"] + slots * (CONSTANTS["kSlotInfos"] + rejects * CONSTANTS["kKeepInfos"])
 
 
 def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:

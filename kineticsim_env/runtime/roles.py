@@ -7,6 +7,7 @@ engines: `cuda/model/tasks.h`, and once more in `kineticsim_env/engines/numpy`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from kineticsim_env.runtime import layout
 
@@ -18,11 +19,22 @@ class ActionForm:
     # `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given; `"trade"`,
     # of one order the signed size and the price
     name: str
-    size: int  # how many numbers a continuous action has
+    size: int  # how many numbers a continuous action has: of all levels of a ladder, one after another
     num_choices: int  # how many discrete actions there are; 0 does nothing
     idle: tuple[float, ...]  # the continuous action that does nothing
     quantities: tuple[int, ...]  # features of the observation that are quantities of standing orders
-    keeps: int = 0  # how many of the numbers, the last ones, say what is kept: of either side, or of both at once
+    keeps: int = 0  # how many numbers of a level, the last ones, say what is kept: of either side, or of both at once
+    levels: int = 1  # of a ladder
+
+    @property
+    def of_level(self) -> int:
+        """How many numbers each level has."""
+        return self.size // self.levels
+
+    @property
+    def empty(self) -> float:
+        """The number that each of a level's may be for it to quote nothing, and to keep nothing."""
+        return self.idle[0] if self.name == "trade" else -1.0
 
 
 _BEHIND, _THROUGH = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
@@ -76,14 +88,23 @@ SPECS = {
 ROLES = tuple(SPECS)
 
 
-def action_form(role: str, keep: bool) -> ActionForm:
-    """Return what an action of a role says; `keep`: whether actions may keep standing quotes."""
-    return _WITH_KEEP[SPECS[role].action] if keep else SPECS[role].action
+@functools.cache
+def action_form(role: str, keep: bool, orders_per_side: int = 1) -> ActionForm:
+    """Return what an action of a role says.
+
+    Args:
+        role: One of `ROLES`.
+        keep: Whether actions may keep standing quotes.
+        orders_per_side: How many levels the ladder of a slot has.
+    """
+    form = _WITH_KEEP[SPECS[role].action] if keep else SPECS[role].action
+    size, idle = form.size * orders_per_side, form.idle * orders_per_side
+    return dataclasses.replace(form, size=size, idle=idle, levels=orders_per_side)
 
 
-def action_length(keep: bool) -> int:
+def action_length(keep: bool, orders_per_side: int = 1) -> int:
     """Return how many numbers a row has that continuous actions of any role fit in."""
-    return max(action_form(role, keep).size for role in SPECS)
+    return max(action_form(role, keep, orders_per_side).size for role in SPECS)
 
 
 assert ROLES == tuple(layout.ENUMS["Role"])

@@ -21,7 +21,7 @@ def note_decision(args: dict[str, Any], m: Markets, value: np.ndarray, fills: np
     if args.get("episode_return") is not None:
         args["episode_return"][m.rows] += args["reward"][m.rows].astype(np.float64)
     _write(args, m, value, fills)
-    if args["task"]["keep"]:  # rows of bids and rows of asks, behind all others
+    if args["task"]["keep"] or m.orders > 1:  # rows of bids and rows of asks, behind all others
         args["info"][MARKET_ROWS + SLOT_ROWS * args["slots"] :, m.rows] = np.concatenate([*rejects.T])
 
 

@@ -146,6 +146,20 @@ class Markets:
         """Return the sums [m, K] of numbers of standing quotes [m, J]."""
         return of_standing.reshape(*self.cash.shape, self.standing_per_slot).sum(axis=-1)
 
+    def standing_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what stands of each level: quotes [m, K, N, 4], and in a queue the units ahead, [m, K, N, 2].
+
+        Of a side's places together the quantity, and of the first that holds anything the price and the units ahead.
+        """
+        shape = (*self.cash.shape, self.orders, self.places)
+        quotes = self.quotes.reshape(*shape, 4)
+        ahead = self.queue.reshape(*shape, 2) if self.continuous else np.zeros((*shape, 2), np.int64)
+        later = quotes[..., 0, 1::2] == 0  # of each side: its last place is the first that holds anything, if any does
+        standing = np.empty((*shape[:-1], 4), np.int64)
+        standing[..., 0::2] = np.where(later, quotes[..., -1, 0::2], quotes[..., 0, 0::2])
+        standing[..., 1::2] = quotes[..., 1::2].sum(axis=-2)
+        return standing, np.where(later, ahead[..., -1, :], ahead[..., 0, :])
+
     def follow_regime(self) -> None:
         """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is.
 
