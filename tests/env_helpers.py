@@ -45,7 +45,10 @@ def clock_environments(draw):
         fields["orders_per_side"] = min(pick(1, 1, 2, 3, 8), layout.CONSTANTS["kMaxOrders"] // len(roles))
     config = under_levers(config.replace(num_agents=agents), draw(st.integers(0, 2**32))).replace(**fields)
     if kwargs["randomise"]:
-        kwargs = kwargs | {"randomise": CLOCK_SCENARIOS[fields["mechanism"]]}
+        scenarios = dict(CLOCK_SCENARIOS[fields["mechanism"]])
+        if "quote_latency" in scenarios and not config.quotes_may_wait:  # then those of scenarios may not, either
+            scenarios["quote_latency"] = (0, min(9, (config.interval or config.num_agents) - 1))
+        kwargs = kwargs | {"randomise": scenarios}
     slots = fitting_slots(config, markets, kwargs["slots"])
     return (config, markets, task, roles), kwargs | {"slots": slots}, seed, min(steps, 6)
 

@@ -104,7 +104,7 @@ class CudaEngine(NativeEngine):
         names = [name for name in layout.PARAMS_FIELDS if name not in self._changing]
         fixed = [(layout.PARAMS_FIELDS[name], self._rows[name]) for name in names]
         constants = [f"p.{field.path}={int(value[0])}" for field, value in fixed if np.all(value == value[0])]
-        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
+        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"], **self._ladders()}
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
@@ -173,7 +173,6 @@ class CudaEngine(NativeEngine):
             "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
-            **self._ladders(),
             **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
