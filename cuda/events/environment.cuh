@@ -24,9 +24,9 @@ struct EventEnvironmentMarket : EventRun<Market> {
 
   KS_ON_LANE int slot_count() const { return slots.count(); }
   KS_ON_LANE int level_count() const { return slots.levels(); }
-  KS_ON_LANE Quote quote(int k, int n = 0) const {
+  KS_ON_LANE decltype(auto) quote(int k, int n = 0) const {  // a reference, unless it is of several places
     if constexpr (kHasLadders) return slots.level(k, n);
-    else return slots.quotes[k];
+    else return (slots.quotes[k]);
   }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
