@@ -189,8 +189,6 @@ def test_forced_orders_keep_nothing(engine):
 @both_forms
 def test_engines_agree(engines, mode, roles, form):
     """Over ends of episodes, with latency, limits and rejects; every tensor, those of infos too."""
-    if mode == "disabled" and form == "discrete":
-        pytest.skip("the same but for what comes after an episode")
     task = ManyLearnersTask(keep=True, action_type=form, max_offset=1, inventory_limit=None, max_qty=60, **SMALL)
     config = ks.MarketConfig.preset("continuous", quote_latency=[0, 5, 70])
     kwargs = {"slots": (None,) * len(roles), "auctions_per_step": 2, "final_info": True, "autoreset_mode": mode}

@@ -175,7 +175,7 @@ def test_a_new_episode_begins_with_none(engine, mode):
     config = ks.MarketConfig.preset("news", quote_latency=130)
     envs = envs_of(engine, config=config, horizon=3, autoreset_mode=mode, stagger=False)
     envs.reset(seed=3)
-    sim, action = envs.core.simulator, torch.full((3, 4), 0.5)
+    sim, action = envs.core.simulator, torch.full((3, 4), 0.5, device=envs.core.device)
     for _ in range(2):
         envs.step(action)
     assert (sim.tensors["due"] > 0).sum(1).tolist() == [2, 2, 2] and not bool(sim.quotes.any())
@@ -202,7 +202,7 @@ def test_a_block_is_forced_within_its_interval(engine):
     envs.reset(seed=8)
     task, early = envs.core.task, envs.core.config.replace(quote_latency=47)
     sim = ks.Simulator(early, 1, seed=8, slots=1, engine=engine)
-    envs.step(torch.ones((1, 2)))
+    envs.step(torch.ones((1, 2), device=envs.core.device))
     sim.run(1)
     while (left := 20 - int(sim.inventory)) > 0:
         quotes = [2**30, min(left, task.forced_qty), -(2**30), 0]
@@ -220,7 +220,7 @@ def test_scenarios_may_wait_where_the_market_may(engine):
     envs, other = (envs_of(engine, **settings) for _ in range(2))
     envs.reset(seed=1)
     other.reset(seed=2)
-    action = torch.full((3, 4), 0.3)
+    action = torch.full((3, 4), 0.3, device=envs.core.device)
     for _ in range(4):
         envs.step(action)
     assert not is_empty(envs.core.simulator)

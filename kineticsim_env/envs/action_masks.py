@@ -57,7 +57,7 @@ class ActionMasks:
         unlimited = limit < 0
         can_buy = acts & (unlimited | (inventory < limit))
         can_sell = acts & (unlimited | (inventory > -limit))
-        either = can_buy | can_sell
+        either = can_buy | can_sell if self._keeps_both else None
         if self._sided:
             seen = core.tensors["observation"][:, slots]
             can_buy = can_sell = torch.where(seen[..., _SIDE] > 0, can_buy, can_sell)
@@ -65,6 +65,6 @@ class ActionMasks:
                 can_buy = can_sell = can_buy & (seen[..., _REMAINING] != 0)
         rows = (2 * can_buy + can_sell).flatten()
         torch.index_select(self._table, 0, rows, out=self.mask.view(len(rows), -1))
-        if self._keeps_both:
+        if either is not None:
             self.mask[..., -1] = either
         return self.mask

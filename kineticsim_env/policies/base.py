@@ -14,7 +14,7 @@ import torch
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_tensor
-from kineticsim_env.runtime.roles import SPECS
+from kineticsim_env.runtime.roles import SPECS, ActionForm, action_form
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_number, show
 from kineticsim_env.tasks.base import MARKET_FEATURES, ForBlocks, ForProfit, Task
 
@@ -69,13 +69,13 @@ class ScriptedPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class UniformActions(ScriptedPolicy):
-    """Draws every component of its actions uniformly, and keeps no quotes."""
+    """Draws every component of its actions uniformly, those of a ladder's level 0, and keeps no quotes."""
 
     seed: int = 0
     _generator: torch.Generator = dataclasses.field(init=False, repr=False, compare=False)
 
     _checks = {"seed": lambda name, value: check_count(name, value, -(2**63), 2**64 - 1)}  # what torch takes
-    size = 2  # components of an action
+    role: ClassVar[str] = "executor"
 
     def __post_init__(self) -> None:
         """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
@@ -83,8 +83,9 @@ class UniformActions(ScriptedPolicy):
         object.__setattr__(self, "_generator", torch.Generator().manual_seed(self.seed))
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        draws = torch.rand((len(observation), self.size), generator=self._generator)
-        return _cut((draws * 2.0 - 1.0).to(observation.device), self.task.keep * self.size // 2)
+        form = self.task.action_form(self.role)
+        draws = torch.rand((len(observation), form.of_level - form.keeps), generator=self._generator)
+        return _written((draws * 2.0 - 1.0).to(observation.device), form)
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -229,26 +230,48 @@ def maker_action(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
+    return _written(_quotes(task, bid_offset, ask_offset, bid_qty, ask_qty), task.action_form("maker"))
+
+
+def ladder_action(
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
+) -> torch.Tensor:
+    """Return the same for offsets and quantities of each level, `[M, N]`, N the levels of the task's ladders."""
+    levels = zip(*(part.unbind(1) for part in (bid_offset, ask_offset, bid_qty, ask_qty)), strict=True)
+    one = action_form("maker", task.keep)
+    return torch.cat([_written(_quotes(task, *level), one) for level in levels], dim=1)
+
+
+def _quotes(
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
+) -> torch.Tensor:
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
     per_unit = 2.0 / task.max_qty
     sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
-    return _cut(torch.cat([offsets, sizes], dim=1), 2 * task.keep)
+    return torch.cat([offsets, sizes], dim=1)
 
 
 def order_action(task: Any, ticks: torch.Tensor, qty: torch.Tensor) -> torch.Tensor:
     """Return the executor's action: an order `ticks` through the mid, of `qty` units, each `[M]`, cut to the space."""
-    return _cut(torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1), task.keep)
+    order = torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1)
+    return _written(order, task.action_form("executor"))
 
 
 def trade_action(task: Any, units: torch.Tensor, ticks: torch.Tensor) -> torch.Tensor:
     """Return the trader's action: an order of signed `units`, `ticks` through the mid, each `[M]`, cut to the space."""
-    return _cut(torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1), task.keep)
+    return _written(torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1), task.action_form("trader"))
 
 
-def _cut(action: torch.Tensor, keeps: int) -> torch.Tensor:
-    """Return an action cut to the space; where actions may keep quotes, with `keeps` numbers more that keep nothing."""
-    cut = action.clamp(-1.0, 1.0).to(torch.float32)
-    return torch.nn.functional.pad(cut, (0, keeps), value=-1.0) if keeps else cut
+def _written(quotes: torch.Tensor, form: ActionForm) -> torch.Tensor:
+    """Return numbers that say what to quote, cut to the space, as an action that keeps nothing.
+
+    In a ladder they are level 0's; the levels behind it quote nothing.
+    """
+    cut = quotes.clamp(-1.0, 1.0).to(torch.float32)
+    if form.keeps:
+        cut = torch.nn.functional.pad(cut, (0, form.keeps), value=-1.0)
+    behind = form.size - form.of_level
+    return torch.nn.functional.pad(cut, (0, behind), value=form.empty) if behind else cut
 
 
 # Discrete actions -----------------------------------------------------------------------------------------------------
@@ -260,7 +283,7 @@ class Discretised:
     Quantities are rounded to the nearest choice (none, half or all of `max_qty`, or none or all), ties up; then prices
     to the nearest offset, ties towards the mid. Exact where the policy quotes one of the choices. A policy that follows
     a schedule of few units per decision orders nothing until they add up to a choice. What an action keeps, the choice
-    keeps.
+    keeps. Of a ladder the choice is that of level 0, behind which the others stand tick by tick.
     """
 
     def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:
@@ -285,7 +308,7 @@ class Discretised:
         """Return the choices, int64 `[M]`."""
         seen = check_observation(observation)
         allowed = f"a policy that returns float32 [M, {self._form.size}]"
-        action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)
+        action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)[:, : self._form.of_level]
         choice = self._choose(action, self.task.seen_in(seen).max_qty)
         if self._form.keeps == 1:
             return torch.where(action[:, -1] > 0.0, self._form.num_choices - 1, choice)
