@@ -5,9 +5,8 @@ processes of their own at the same time. Without a GPU, or when a GPU test is sk
 package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
 cuda/. With `--journal FOLDER` a run that was cut short goes on where it was when it is started again: tests that ended
 on the same machine, over the same checkout and as thorough, are not run a second time. `--cut-short` runs nothing and
-writes the report of such a journal where it cannot go on: it names the tests that have not run with each builder. Of
-several journals, of checkouts with the same cuda/, a test's last outcome counts, and the report says how many are of
-which.
+writes the report of such a journal where it cannot go on: it names the tests that have not run with each builder. With
+`--since COMMIT` the journal is of that commit, which had the same cuda/: what failed there is named, and has not run.
 """
 
 import argparse
@@ -19,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +30,6 @@ from scripts.machine import describe, same
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"
-_ALIKE = ("gpu", "driver", "torch", "torch_cuda", "thorough")  # in all journals of a report
 ENDED_VARIABLE = "KINETICSIM_ENDED_TESTS"  # names a file of tests that are not to be run
 
 
@@ -103,10 +100,20 @@ def builders() -> list[str]:
     return found
 
 
+def checkout_of(commit: str | None = None) -> list[str]:
+    """Return hashes of the package and of its tests, as they are, or as a commit has them."""
+    if commit is None:
+        return [hash_of(ROOT / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["git", "archive", commit, "kineticsim_env", "tests"]
+        packed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
+        return [hash_of(Path(folder) / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
+
+
 def conditions() -> dict[str, object]:
     """Return what outcomes depend on: the first line of a journal."""
-    checkout = [hash_of(ROOT / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
-    return {**describe(), "checkout": checkout, "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
+    return {**describe(), "checkout": checkout_of(), "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
 
 
 def is_thorough(level: str) -> bool:
@@ -192,55 +199,43 @@ def run_with(found: list[str], pytest_args: list[str], journal: Path | None = No
         }
 
 
-def cut_short(folders: Sequence[Path]) -> dict[str, object]:
-    """Return the report of journals: with a builder the tests have not run that another builder's part has.
+def cut_short(folder: Path, since: str | None = None) -> dict[str, object]:
+    """Return the report of a journal: with a builder the tests have not run that another builder's part has.
 
-    Of tests that no part has nobody knows, so one builder should have come to its end. Of several journals, each of a
-    checkout of its own, the oldest comes first; what failed there and was mended has passed in a later one.
+    Of tests that no part has nobody knows, so one builder should have come to its end. A journal `since` a commit is of
+    its Python; what has failed then has been mended since, and has not run as it is now.
 
     Raises:
-        ValueError: If a journal's parts are of different conditions, if the last journal is of another checkout than
-            this one, or one of another cuda/ or kind of machine, or if a test's last outcome is a failure.
+        ValueError: If its parts are of different conditions, not of the present cuda/, or not of the present checkout or
+            the commit; or if a test has failed, and there is no commit.
     """
-    read = [_read_journal(folder) for folder in folders]
-    machines = [machine for machine, _ in read]
-    if machines[-1]["checkout"] != conditions()["checkout"]:
-        raise ValueError(f"{folders[-1]}: it is of another checkout than this one")
-    for folder, machine in zip(folders, machines, strict=True):
-        if machine["cuda_sha256"] != source_hash():
-            raise ValueError(f"{folder}: it is of another cuda/ than this one")
-        if any(machine[name] != machines[0][name] for name in _ALIKE):
-            raise ValueError(f"{folder}: it is of another machine than {folders[0]}")
-    by_builder: dict[str, dict[str, str]] = {}
-    of_checkout = {}
-    for place, (_, parts) in enumerate(read):
-        later = [part for _, parts_later in read[place + 1 :] for part in parts_later.items()]
-        for name, outcomes in parts.items():
-            by_builder[name] = by_builder.get(name, {}) | outcomes
-            superseded = set().union(*(tests for other, tests in later if other == name))
-            of_checkout[f"journal {place + 1}, {name}"] = len(set(outcomes) - superseded)
-    failed = [name for outcomes in by_builder.values() for name, outcome in outcomes.items() if outcome == "failed"]
-    if failed:
-        raise ValueError(f"{folders[-1]}: {', '.join(failed)} failed")
-    every = set().union(*by_builder.values())
-    builders = {
-        name: {**counted_in(outcomes), "not_run": len(every - set(outcomes))} for name, outcomes in by_builder.items()
-    }
-    machine = {name: value for name, value in machines[-1].items() if name != "checkout"}
-    thorough = is_thorough(str(machine.pop("thorough")))
-    several = {"outcomes_from": of_checkout} if len(read) > 1 else {}
-    return {**machine, "thorough": thorough, **several, "builders": builders, "outcomes": same_outcomes(by_builder)}
-
-
-def _read_journal(folder: Path) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
-    """Return the conditions of a journal, and the outcomes of its parts by builder."""
     parts = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))}
     if len(parts) < 2:
         raise ValueError(f"{folder}: expected parts of two builders, of which one may be whole, got {len(parts)}")
     machines = [json.loads(lines[0]) for lines in parts.values()]
-    if not all(same(machine, machines[0]) for machine in machines):
-        raise ValueError(f"{folder}: its parts are of different machines or checkouts")
-    return machines[0], {name: outcomes_in(lines[1:]) for name, lines in parts.items()}
+    here = {"checkout": checkout_of(since), "cuda_sha256": source_hash()}
+    for machine in machines:
+        if not same(machine, machines[0]):
+            raise ValueError(f"{folder}: its parts are of different machines or checkouts")
+        if any(machine[name] != value for name, value in here.items()):
+            raise ValueError(f"{folder}: it is of another checkout than {since or 'this one'}")
+    by_builder = {name: outcomes_in(lines[1:]) for name, lines in parts.items()}
+    failed = {name for outcomes in by_builder.values() for name, outcome in outcomes.items() if outcome == "failed"}
+    if failed and since is None:
+        raise ValueError(f"{folder}: {', '.join(sorted(failed))} failed")
+    every = set().union(*by_builder.values())
+    by_builder = {
+        builder: {name: outcome for name, outcome in outcomes.items() if name not in failed}
+        for builder, outcomes in by_builder.items()
+    }
+    builders = {
+        name: {**counted_in(outcomes), "not_run": len(every - set(outcomes))} for name, outcomes in by_builder.items()
+    }
+    machine = {name: value for name, value in machines[0].items() if name != "checkout"}
+    thorough = is_thorough(machine.pop("thorough"))
+    before = {"of_commit": since, "failed_there": sorted(failed)} if since else {}
+    outcomes = dict.fromkeys(sorted(failed), "not run") | same_outcomes(by_builder)
+    return {**machine, "thorough": thorough, **before, "builders": builders, "outcomes": outcomes}
 
 
 def same_outcomes(by_builder: dict[str, dict[str, str]]) -> dict[str, object]:
@@ -260,13 +255,10 @@ def main() -> int:
     parser.add_argument("--report", type=Path, default=REPORT, help="its path (default: docs/gpu_report.json)")
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # a process that runs the tests with one builder
     parser.add_argument(
-        "--journal",
-        type=Path,
-        metavar="FOLDER",
-        action="append",
-        help="note outcomes there, and go on from those that are; with --cut-short several, the oldest first",
+        "--journal", type=Path, metavar="FOLDER", help="note outcomes there, and go on from those that are"
     )
     parser.add_argument("--cut-short", action="store_true", help="write the report of the journal as it is")
+    parser.add_argument("--since", metavar="COMMIT", help="with --cut-short: the commit that the journal is of")
     parser.add_argument("pytest_args", nargs="*", help="more arguments for pytest, after --")
     args = parser.parse_args()
     if args.check:
@@ -274,12 +266,9 @@ def main() -> int:
     if args.cut_short:
         if args.journal is None:
             parser.error("--cut-short: expected --journal FOLDER with it, got none")
-        return write(args.report, cut_short(args.journal))
-    if len(args.journal or ()) > 1:
-        parser.error("--journal: expected one folder, got several")
-    journal = args.journal[0] if args.journal else None
+        return write(args.report, cut_short(args.journal, args.since))
     if args.part:
-        return run_tests(args.part, args.pytest_args, journal)
+        return run_tests(args.part, args.pytest_args, args.journal)
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         print(
@@ -290,7 +279,7 @@ def main() -> int:
         return 1
 
     before, found = source_hash(), builders()
-    results = run_with(found, args.pytest_args, journal)
+    results = run_with(found, args.pytest_args, args.journal)
     problems = [f"{builder}: {problem}" for builder, result in results.items() for problem in result.pop("problems")]
     if not found:
         problems.append("there is neither nvcc nor NVRTC")

@@ -117,7 +117,7 @@ def test_a_journal_that_cannot_go_on_becomes_a_report_that_says_so(tmp_path, cap
     folder.mkdir()
     for name, lines in parts.items():
         (folder / f"{name}.jsonl").write_text(json.dumps(script.conditions()) + "\n" + lines)
-    report = script.cut_short([folder])
+    report = script.cut_short(folder)
     assert report["builders"]["nvcc"] == {"passed": 1, "skipped": 0, "xfailed": 0, "not_run": 1}
     assert report["builders"]["nvrtc"] == {"passed": 1, "skipped": 0, "xfailed": 1, "not_run": 0}
     assert report["outcomes"] == {"a": "passed", "b": {"nvcc": "not run", "nvrtc": "xfailed"}}
@@ -130,7 +130,7 @@ def test_a_journal_that_cannot_go_on_becomes_a_report_that_says_so(tmp_path, cap
     ("other", "last", "said"),
     [
         ({}, '["b", "failed"]', "b failed"),
-        ({"cuda_sha256": "0"}, "", "another cuda/"),
+        ({"cuda_sha256": "0"}, "", "another checkout"),
         ({"checkout": []}, "", "another"),
     ],
 )
@@ -140,28 +140,28 @@ def test_no_report_is_made_of_other_sources_or_failures(tmp_path, other, last, s
         first = json.dumps(script.conditions() | other)
         (tmp_path / f"{name}.jsonl").write_text(f'{first}\n["a", "passed"]\n{last}\n')
     with pytest.raises(ValueError, match=said):
-        script.cut_short([tmp_path])
+        script.cut_short(tmp_path)
 
 
-def test_what_failed_and_was_mended_counts_as_it_ended(tmp_path):
-    """Of journals of two checkouts of the same cuda/: the later one has only what was run again."""
-    script, folders = load_script(), [tmp_path / "first", tmp_path / "mended"]
-    here, passed, failed = script.conditions(), '["a", "passed"]\n', '["b", "failed"]\n'
-    for folder, first, lines in zip(
-        folders, (here | {"checkout": []}, here), (passed + failed, failed.replace("failed", "passed")), strict=True
-    ):
-        folder.mkdir()
-        for name in ("nvcc", "nvrtc"):
-            (folder / f"{name}.jsonl").write_text(json.dumps(first) + "\n" + lines)
-    report = script.cut_short(folders)
-    assert report["outcomes"] == {"a": "passed", "b": "passed"}
-    assert report["outcomes_from"]["journal 1, nvcc"] == 1 == report["outcomes_from"]["journal 2, nvrtc"]
-    with pytest.raises(ValueError, match="first: it is of another checkout"):
-        script.cut_short(folders[::-1])
-    for name in ("nvcc", "nvrtc"):
-        (folders[0] / f"{name}.jsonl").write_text(json.dumps(here | {"gpu": "another"}) + "\n" + passed)
-    with pytest.raises(ValueError, match="another machine"):
-        script.cut_short(folders)
+def test_a_journal_may_be_of_a_commit_with_the_same_kernels(tmp_path, monkeypatch):
+    """What failed there is named, and has not run."""
+    script, here = load_script(), ["package", "tests"]
+    monkeypatch.setattr(script, "checkout_of", lambda commit=None: ["then"] if commit == "abc" else here)
+    for name, last in (("nvcc", "failed"), ("nvrtc", "passed")):
+        lines = json.dumps(script.conditions() | {"checkout": ["then"]}), '["a", "passed"]', f'["b", "{last}"]'
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    report = script.cut_short(tmp_path, "abc")
+    assert report["failed_there"] == ["b"] and report["of_commit"] == "abc"
+    assert report["outcomes"] == {"a": "passed", "b": "not run"}
+    assert [builder["not_run"] for builder in report["builders"].values()] == [1, 1]
+    with pytest.raises(ValueError, match="another checkout than this one"):
+        script.cut_short(tmp_path)
+
+
+def test_a_commit_s_checkout_is_that_of_its_files():
+    script = load_script()
+    if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "kineticsim_env", "tests"], check=False).returncode == 0:
+        assert script.checkout_of("HEAD") == script.checkout_of()
 
 
 def test_a_report_of_a_journal_needs_one(monkeypatch, capsys):
@@ -176,7 +176,7 @@ def test_no_report_is_made_of_one_builder(tmp_path):
     script = load_script()
     (tmp_path / "nvcc.jsonl").write_text(json.dumps(script.conditions()) + '\n["a", "passed"]\n')
     with pytest.raises(ValueError, match="two builders.*got 1"):
-        script.cut_short([tmp_path])
+        script.cut_short(tmp_path)
 
 
 def test_no_report_is_made_of_two_machines(tmp_path):
@@ -184,7 +184,7 @@ def test_no_report_is_made_of_two_machines(tmp_path):
     for name in ("nvcc", "nvrtc"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(script.conditions() | {"gpu": name}) + "\n")
     with pytest.raises(ValueError, match="different machines"):
-        script.cut_short([tmp_path])
+        script.cut_short(tmp_path)
 
 
 def test_tests_that_ended_are_left_out(tmp_path):
