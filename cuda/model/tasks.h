@@ -87,8 +87,7 @@ KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (
 
 // How many numbers of a continuous action are of one level of a slot's ladder: what it quotes, and what it keeps.
 KS_RULE int numbers_of_level(const TaskParams& task, int32_t role) {
-  const int used = quotes_both_sides(role) ? 4 : 2;
-  return used + (may_keep(task) ? used / 2 : 0);
+  return (quotes_both_sides(role) ? 2 : 1) * (may_keep(task) ? 3 : 2);
 }
 KS_RULE bool has_nan(const float* row, int count) {
   for (int i = 0; i < count; ++i)
@@ -102,7 +101,7 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
                                 const Target& target, const Quote& standing, int32_t& error, OrderFlags& kept) {
   constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
   const int used = quotes_both_sides(role) ? 4 : 2;
-  const int given = numbers_of_level(task, role);
+  const int given = used + (may_keep(task) ? used / 2 : 0);
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   if (has_nan(row, given)) {
     error |= kErrorNanAction;
