@@ -206,8 +206,8 @@ def cut_short(folder: Path, since: str | None = None) -> dict[str, object]:
     its Python; what has failed then has been mended since, and has not run as it is now.
 
     Raises:
-        ValueError: If its parts are of different conditions, not of the present cuda/, or not of the present checkout or
-            the commit; or if a test has failed, and there is no commit.
+        ValueError: If its parts are of different conditions, not of the present cuda/, or neither of the present
+            checkout nor of the commit; or if a test has failed, and there is no commit.
     """
     parts = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))}
     if len(parts) < 2:

@@ -2,7 +2,6 @@
 
 import re
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -145,13 +144,6 @@ def test_shapes_that_are_refused(shape, allowed):
 
 def test_tools_of_one_order_refuse_ladders():
     config = ks.MarketConfig.preset("news", orders_per_side=3)
-    said = "orders_per_side: expected 1 in an environment, whose actions have one order per side, got 3"
-    with pytest.raises(ValueError, match=said):
-        gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=2, config=config, engine="numpy")
-    with pytest.raises(ValueError, match=said):
-        gymnasium.make("KineticSim/Execution-v0", config=config, engine="numpy")
-    with pytest.raises(ValueError, match=said):
-        ks.BatchedParallelEnv(2, learners={"maker": 2}, config=config, engine="numpy")
     with pytest.raises(ValueError, match="orders_per_side: expected 1 in a counterfactual"):
         ks.block_impact(config, num_markets=2, engine="numpy")
     with pytest.raises(ValueError, match="orders_per_side: expected 1 in causal_impact"):

@@ -82,10 +82,10 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
         self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
-        self.single_action_spaces = {role: task_settings.action_space(role) for role in self.groups}
+        self.single_action_spaces = {role: self.core.task.action_space(role) for role in self.groups}
         self.state_space = state_space([self.core.observation_space(role) for role in roles])
         self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
-        self._limits = {role: task_settings.num_choices(role) for role in self.groups}
+        self._limits = {role: self.core.task.num_choices(role) for role in self.groups}
         self._make_buffers()
 
     @torch.inference_mode(False)

@@ -135,11 +135,11 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         of_agents = dict(zip(self.possible_agents, roles, strict=True))
-        self.action_spaces = {agent: task_settings.action_space(role) for agent, role in of_agents.items()}
-        self._limits = {agent: task_settings.num_choices(role) for agent, role in of_agents.items()}
+        self.action_spaces = {agent: self.core.task.action_space(role) for agent, role in of_agents.items()}
+        self._limits = {agent: self.core.task.num_choices(role) for agent, role in of_agents.items()}
         self._results = self._make_results()
         self.state_space = state_space(spaces)
-        self._discrete = task_settings.action_type == "discrete"
+        self._discrete = self.core.task.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
         self._np_random: np.random.Generator | None = None
 

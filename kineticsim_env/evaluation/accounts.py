@@ -83,7 +83,8 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
     fits = lambda given: given.shape == shape and given.device == device  # noqa: E731
     kept = ~check_tensor("slots", slots, f"bool {list(shape)} on {device}, None", fits, (torch.bool,))
     largest = simulator.parameter("max_order_qty")[:, None].long()
-    quotes = torch.zeros((*shape, 4), dtype=torch.int32, device=device)
+    submitted = torch.zeros((*shape, *simulator.sizes["N"], 4), dtype=torch.int32, device=device)
+    quotes = submitted[:, :, 0] if simulator.sizes["N"] else submitted  # of ladders one level
     quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
     arrive = _intervals_to_arrive(simulator)
 
@@ -95,7 +96,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
         quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
         if simulator.config.is_continuous:
             _price_to_the_book(simulator, quotes)
-        simulator.step(quotes, min(arrive, max_auctions - auction))
+        simulator.step(submitted, min(arrive, max_auctions - auction))
     simulator.check_errors()
     left = int(torch.count_nonzero(simulator.inventory.masked_fill(kept, 0)))
     if left:

@@ -1,8 +1,8 @@
 """Scripted makers to beat: they quote both sides.
 
 A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
-offset, bid size, ask size in [-1, 1], docs/environment.md). Of ladders it quotes level 0 alone, but for `LadderMaker`.
-It sees what a learner sees, and the same limits hold for it.
+offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold for
+it. Of a ladder all but `LadderMaker` quote level 0 alone.
 """
 
 from __future__ import annotations

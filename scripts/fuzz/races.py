@@ -124,7 +124,7 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
         return {"reset_mask": torch.from_numpy(rng.random(markets) < 0.7)}, 2, 1
     if thing.core.task.action_type == "discrete":
         return {"choices": torch.from_numpy(rng.integers(0, 15, (markets, slots)))}, 1, 1
-    length = action_length(thing.core.task.keep)
+    length = action_length(thing.core.task.keep, thing.core.task.orders_per_side)
     return {"actions": torch.from_numpy(rng.uniform(-1, 1, (markets, slots, length)).astype(np.float32))}, 1, 1
 
 

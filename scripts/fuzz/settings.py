@@ -144,7 +144,8 @@ def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict
         can = drawn.insider in found["config"].agents and task == "MarketMaking"
         found["replace"] = "insider" if can and rng.random() < 0.9 else None
     if rng.random() < 0.35:
-        found["opponents"] = drawn.opponents(rng, found.get("action_type") == "discrete", found.get("keep", False))
+        of_actions = found.get("action_type") == "discrete", found.get("keep", False), found["config"].orders_per_side
+        found["opponents"] = drawn.opponents(rng, *of_actions)
     return found
 
 
