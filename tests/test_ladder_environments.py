@@ -201,8 +201,6 @@ def test_observations_show_each_level(engine):
 @both_forms
 def test_engines_agree(engines, mode, roles, levels, form):
     """Over ends of episodes, with latency, limits and rejects; every tensor, those of infos too."""
-    if mode == "disabled" and form == "discrete":
-        pytest.skip("the same but for what comes after an episode")
     keep = mode != "next_step"
     task = ManyLearnersTask(keep=keep, action_type=form, max_offset=2, inventory_limit=60, max_qty=30, **SMALL)
     config = ks.MarketConfig.preset("continuous", quote_latency=[0, 5, 70], orders_per_side=levels)
