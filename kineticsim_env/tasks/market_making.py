@@ -41,8 +41,7 @@ class MarketMakingTask(ForProfit, Task):
     With `keep=True`, in a continuous market, there are 6 numbers: 4 and 5 keep the bid and the ask that stand, at their
     places in the queues, where they are above 0. Or `Discrete(64)`, `8 * bid + ask`, where 7 keeps that side.
 
-    In a market with `orders_per_side` N above 1 an action has these numbers of each level, one level after another:
-    4 N, or 6 N with `keep`. Discrete actions are the same, and level n stands n ticks behind what they say.
+    Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
 
     A mid on a half tick is rounded down for the bid and up for the ask. Quotes are cut to the room that
     `inventory_limit` leaves, and a pair that crosses loses its smaller side.
@@ -71,9 +70,6 @@ class MarketMakingTask(ForProfit, Task):
 
     In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
     `Box(-1, 1, (37,), float32)`: without 37 and 38.
-
-    With ladders each level behind the first has 6 columns more, behind these: of its bid and of its ask the distance
-    from the mid and the quantity, then what is ahead of either.
 
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
     fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.

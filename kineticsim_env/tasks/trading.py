@@ -35,8 +35,7 @@ class TradingTask(ForProfit, Task):
     With `keep=True`, in a continuous market, there is a third number: above 0 it keeps the order that stands, at its
     place in the queue. Or `Discrete(16)`, where 15 does.
 
-    In a market with `orders_per_side` N above 1 an action has these numbers of each level, one level after another:
-    2 N, or 3 N with `keep`. Discrete actions are the same, and level n stands n ticks behind what they say.
+    Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
 
     "Through" is up for a buy and down for a sell. A mid on a half tick is rounded down for a buy and up for a sell. An
     order is cut to the room that `inventory_limit` leaves.
@@ -65,9 +64,6 @@ class TradingTask(ForProfit, Task):
 
     In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
     `Box(-1, 1, (36,), float32)`: without 36 to 38.
-
-    With ladders each level behind the first has 6 columns more, behind these: of its bid and of its ask the distance
-    from the mid and the quantity, then what is ahead of either.
 
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
     fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37. Of
