@@ -6,6 +6,7 @@ at every tensor before it gets here. For programs that torch compiles they regis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,8 +110,7 @@ class NativeEngine(Engine):
 
     def _most_quoted(self) -> int:
         """Return the most that slots' quotes hold on a side."""
-        places = 2 * self._struct.orders_per_side  # of a ladder's levels; of one order per side it is one
-        return self._sizes["K"] * places * MAX_QUOTE_QTY
+        return self._sizes["K"] * math.prod(self._sizes["O"]) * MAX_QUOTE_QTY
 
     def _largest_in_regimes(self, name: str) -> int:
         """Return the most that any regime makes of a parameter, -1 if none changes it."""
