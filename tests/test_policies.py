@@ -14,7 +14,6 @@ MAKERS = (
     policies.NoTrade,
     policies.RandomQuotes,
     policies.FixedSpread,
-    policies.LadderMaker,
     policies.QuietQuotes,
     policies.AvellanedaStoikov,
     policies.GueantLehalleFernandezTapia,
