@@ -1,7 +1,7 @@
 // persistent_kernel.cu: the kernel that is launched. Compiled just in time by NVRTC or nvcc, once for each variant
 // (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
-//   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, or 2 for more   KS_TASK  environment step
+//   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, 2 for more, 3 with ladders   KS_TASK  environment step
 //   KS_PARAMETER_CONSTANTS, KS_LEVELS (optional)  parameters and levels that markets have alike, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
@@ -10,8 +10,11 @@
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading
 //   KS_LANES_PER_MARKET (optional)           with KS_EVENTS 2: lanes that share a market, 1 to 32
+//   KS_LADDERS, KS_LEVELS_OF_LADDERS (with KS_SLOTS 3)  slots, and levels of each
+//   KS_UNDER_WAY (optional)                  1: with KS_EVENTS 2: what slots submit may arrive in a later decision
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
+//   KS_KEEP (optional)                       1: environments whose actions may keep standing quotes
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit

@@ -14,6 +14,7 @@ from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketErro
 from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.moved import finder as _finder
 from kineticsim_env.runtime.moved import module_moved as _module_moved
+from kineticsim_env.runtime.orders import OrderFlag, Reject
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecards import scorecard
 from kineticsim_env.simulator import Simulator
@@ -31,6 +32,8 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
+    "OrderFlag",
+    "Reject",
     "Simulator",
     "TradingTask",
     "__version__",

@@ -95,7 +95,9 @@ class MarketConfig:
         beat: Events from one beat to the next, at which the fundamental moves and orders are cancelled; None is
             `num_agents`.
         mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
-        quote_latency: Events after which a decision's quotes arrive, under `"continuous"`.
+        quote_latency: Events after which a decision's quotes arrive, under `"continuous"`; with `interval` or more in a
+            later decision.
+        orders_per_side: Levels of each slot's ladder, 1 to 8; more than 1 under `"continuous"` only.
         regimes: Mappings of parameters that a hidden regime changes: `max_order_qty`, `noise_spread`,
             `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
             is no regime.
@@ -141,6 +143,7 @@ class MarketConfig:
     beat: int | None = None
     mechanism: str = "call"
     quote_latency: PerMarket[int] = 0
+    orders_per_side: int = 1
     regimes: Any = None
     regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None
@@ -239,6 +242,12 @@ class MarketConfig:
     def is_continuous(self) -> bool:
         """Whether orders trade as they come."""
         return self.mechanism == "continuous"
+
+    @property
+    def quotes_may_wait(self) -> bool:
+        """Whether what slots submit may arrive in a later decision, in any market."""
+        interval = self.interval or np.asarray(self.num_agents) + self.added_agents
+        return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= np.asarray(interval)))
 
     @property
     def uses_levers(self) -> bool:

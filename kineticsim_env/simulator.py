@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from kineticsim_env.engines import runs
@@ -13,7 +12,8 @@ from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
-from kineticsim_env.runtime.checks import check_count, check_quotes, check_series
+from kineticsim_env.runtime.checks import check_count, check_series
+from kineticsim_env.runtime.orders import check_orders, rejects_of
 from kineticsim_env.runtime.values import check_progress, progress_bar
 from kineticsim_env.tapes import Tape, data, making
 
@@ -21,11 +21,12 @@ DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is giv
 
 
 class Rollout(NamedTuple):
-    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions per decision."""
+    """What `Simulator.rollout` returns; T decisions, M markets, K slots, N levels, n auctions per decision."""
 
     fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
     value: torch.Tensor  # int64 [T, M, K]: 2 * cash + inventory * mid2 after each decision, in half ticks
     series: dict[str, torch.Tensor]  # int32 [T, M, n] for each recorded name
+    rejects: torch.Tensor | None = None  # int32 [T, M, K, N, 2], bits of Reject per bid and ask; None without flags
 
 
 class Simulator(Ensemble):
@@ -67,16 +68,19 @@ class Simulator(Ensemble):
 
         Args:
             quotes: int32 `[M, K, 4]`: bid price, bid quantity, ask price, ask quantity; absolute ticks, quantity 0 is
-                no order. None keeps the standing quotes. A tensor must be on the simulator's device.
+                no order. `[M, K, N, 4]` where `orders_per_side` is N, above 1. Under continuous trading also order
+                records, `[M, K, N, 2, 3]`: of each level bid and ask, each a price, a quantity and a sum of
+                `OrderFlag`. None keeps the standing quotes. A tensor must be on the simulator's device.
             auctions: How many.
 
         Returns:
             int64 `[M, K, 2]`: units bought and sold.
         """
         auctions = check_count("auctions", auctions, 0)
-        given = None if quotes is None else check_quotes(quotes, (self.num_markets, len(self.slots), 4), self.device)
+        shape = (self.num_markets, len(self.slots))
+        given = {} if quotes is None else check_orders(quotes, shape, self.device, self.config)
         fills = torch.zeros((self.num_markets, len(self.slots), 2), dtype=torch.int64, device=self.device)
-        one = None if given is None else given[None]  # engines take [T, M, K, ...]
+        one = {name: tensor[None] for name, tensor in given.items()}  # engines take [T, M, K, ...]
         self._advance(1, auctions, {"fills": fills[None]}, one)
         return fills
 
@@ -87,40 +91,49 @@ class Simulator(Ensemble):
         """Play a whole sequence of decisions in one launch (more if it takes long).
 
         Args:
-            quotes: int32 `[T, M, K, 4]`, the quotes of each decision, as in `step`.
+            quotes: int32 `[T, M, K, 4]`, `[T, M, K, N, 4]` or `[T, M, K, N, 2, 3]`, what each decision submits, as in
+                `step`.
             auctions: Auctions per decision.
             record: Series to record, as in `run`.
             reach: Of the depths, as in `run`.
 
         Returns:
-            `Rollout(fills, value, series)`.
+            `Rollout(fills, value, series, rejects)`.
         """
         auctions, reach = check_count("auctions", auctions, 1), check_count("reach", reach, 0)
-        given = check_quotes(quotes, (None, self.num_markets, len(self.slots), 4), self.device)
-        decisions = given.shape[0]
-        fills = torch.zeros((*given.shape[:3], 2), dtype=torch.int64, device=self.device)
-        value = torch.zeros(given.shape[:3], dtype=torch.int64, device=self.device)
+        shape = (None, self.num_markets, len(self.slots))
+        given = check_orders(quotes, shape, self.device, self.config)
+        each = given["new_quotes"].shape[:3]
+        decisions = each[0]
+        fills = torch.zeros((*each, 2), dtype=torch.int64, device=self.device)
+        value = torch.zeros(each, dtype=torch.int64, device=self.device)
+        words = torch.zeros_like(given["order_flags"]) if "order_flags" in given else None
         series = self._new_series(record, decisions * auctions)
-        results = {"fills": fills, "value": value} | _named_series(series)
+        results = (
+            {"fills": fills, "value": value} | _named_series(series) | ({} if words is None else {"rejects": words})
+        )
         self._advance(decisions, auctions, results, given, reach=reach)
         folded = {
             name: part.view(self.num_markets, decisions, auctions).transpose(0, 1) for name, part in series.items()
         }
-        return Rollout(fills, value, folded)
+        return Rollout(fills, value, folded, None if words is None else rejects_of(words, self.config.orders_per_side))
 
     def _advance(
         self,
         decisions: int,
         auctions: int,
         results: dict[str, torch.Tensor],
-        quotes: torch.Tensor | None = None,
+        submitted: Mapping[str, torch.Tensor] | None = None,
         progress: bool | None = None,
         reach: int = DEPTH_REACH,
     ) -> None:
         """Run decisions of some auctions each; the arguments are those of `runs.run`."""
+        submitted = submitted or {}
         reach = min(reach, self.config.num_levels)  # no side has more ticks
         if torch.compiler.is_compiling():
-            runs.run_in_graph(self.engine, decisions, auctions, results, quotes, reach)
+            if "order_flags" in submitted:
+                raise TypeError("quotes: expected no order records where torch compiles the call, got some with flags")
+            runs.run_in_graph(self.engine, decisions, auctions, results, submitted.get("new_quotes"), reach)
             return
         check_progress(progress)
         total = decisions * auctions
@@ -135,8 +148,7 @@ class Simulator(Ensemble):
         if total:
             events = self.num_markets * self._per_auction
             how = {"events": events, "progress": progress, "reach": reach}
-            under_way = quotes is not None and bool(np.any(self.rows["quote_latency"] > 0))
-            runs.run(self.engine, self.tensors, decisions, auctions, results, quotes, **how, whole=under_way)
+            runs.run(self.engine, self.tensors, decisions, auctions, results, submitted, **how)
 
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
         shape = (self.num_markets, length)
@@ -196,8 +208,8 @@ class Simulator(Ensemble):
     ) -> None:
         """Put a book of prices and sizes into markets, such as a snapshot of level 2 data.
 
-        The grid is laid around its mid. Quotes that stand are withdrawn; accounts and the time stay; what agents of
-        users' classes remember begins anew. A reset restores the opening book of the config.
+        The grid is laid around its mid. Quotes that stand, or are under way, are withdrawn; accounts and the time
+        stay; what agents of users' classes remember begins anew. A reset restores the opening book of the config.
 
         Args:
             bids: Prices and sizes, `[n, 2]`, an array or a table; levels of size 0 are left out.
@@ -229,8 +241,8 @@ class Simulator(Ensemble):
         Args:
             markets: Their numbers.
             intervals: How many, or auctions where there is no clock.
-            quotes: int32 `[T, m, K, 4]`, quotes of T decisions of `intervals / T` intervals each, as in `rollout`; None
-                keeps the standing ones.
+            quotes: int32 `[T, m, K, 4]`, quotes or order records of T decisions of `intervals / T` intervals each, as
+                in `rollout`; None keeps the standing ones.
             fundamental: int32 `[intervals]` or `[m, intervals]`: the fundamental price as each interval begins; None
                 leaves it to its walk.
             progress: True or False shows or hides the bar, None shows it on what takes over two seconds.
@@ -248,13 +260,15 @@ class Simulator(Ensemble):
     def branch(self) -> Simulator:
         """Return a second simulator in the same state; what happens to one does not touch the other."""
         clone = Simulator(
-            self.config,
+            self._began,  # which says what state there is
             self.num_markets,
             engine=self.engine_name,
             device=self.device,
             slots=self.slots,
             validate=self.validate,
         )
+        if self._config is not self._began:
+            clone._take_config(self._config)
         if self._scenarios is not None:
             clone._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
             clone.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)

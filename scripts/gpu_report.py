@@ -5,7 +5,8 @@ processes of their own at the same time. Without a GPU, or when a GPU test is sk
 package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
 cuda/. With `--journal FOLDER` a run that was cut short goes on where it was when it is started again: tests that ended
 on the same machine, over the same checkout and as thorough, are not run a second time. `--cut-short` runs nothing and
-writes the report of such a journal where it cannot go on: it names the tests that have not run with each builder.
+writes the report of such a journal where it cannot go on: it names the tests that have not run with each builder. With
+`--since COMMIT` the journal is of that commit, which had the same cuda/: what failed there is named, and has not run.
 """
 
 import argparse
@@ -99,10 +100,20 @@ def builders() -> list[str]:
     return found
 
 
+def checkout_of(commit: str | None = None) -> list[str]:
+    """Return hashes of the package and of its tests, as they are, or as a commit has them."""
+    if commit is None:
+        return [hash_of(ROOT / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["git", "archive", commit, "kineticsim_env", "tests"]
+        packed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
+        return [hash_of(Path(folder) / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
+
+
 def conditions() -> dict[str, object]:
     """Return what outcomes depend on: the first line of a journal."""
-    checkout = [hash_of(ROOT / name, (".py", ".h", ".cuh", ".cpp")) for name in ("kineticsim_env", "tests")]
-    return {**describe(), "checkout": checkout, "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
+    return {**describe(), "checkout": checkout_of(), "thorough": os.environ.get("KINETICSIM_THOROUGH", "")}
 
 
 def is_thorough(level: str) -> bool:
@@ -188,35 +199,43 @@ def run_with(found: list[str], pytest_args: list[str], journal: Path | None = No
         }
 
 
-def cut_short(folder: Path) -> dict[str, object]:
+def cut_short(folder: Path, since: str | None = None) -> dict[str, object]:
     """Return the report of a journal: with a builder the tests have not run that another builder's part has.
 
-    Of tests that no part has nobody knows, so one builder should have come to its end.
+    Of tests that no part has nobody knows, so one builder should have come to its end. A journal `since` a commit is of
+    its Python; what has failed then has been mended since, and has not run as it is now.
 
     Raises:
-        ValueError: If its parts are of different conditions, or not of the present checkout, or a test has failed.
+        ValueError: If its parts are of different conditions, not of the present cuda/, or neither of the present
+            checkout nor of the commit; or if a test has failed, and there is no commit.
     """
     parts = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))}
     if len(parts) < 2:
         raise ValueError(f"{folder}: expected parts of two builders, of which one may be whole, got {len(parts)}")
     machines = [json.loads(lines[0]) for lines in parts.values()]
-    here = conditions()
+    here = {"checkout": checkout_of(since), "cuda_sha256": source_hash()}
     for machine in machines:
         if not same(machine, machines[0]):
             raise ValueError(f"{folder}: its parts are of different machines or checkouts")
-        if any(machine[name] != here[name] for name in ("checkout", "cuda_sha256")):
-            raise ValueError(f"{folder}: it is of another checkout than this one")
+        if any(machine[name] != value for name, value in here.items()):
+            raise ValueError(f"{folder}: it is of another checkout than {since or 'this one'}")
     by_builder = {name: outcomes_in(lines[1:]) for name, lines in parts.items()}
-    failed = [name for outcomes in by_builder.values() for name, outcome in outcomes.items() if outcome == "failed"]
-    if failed:
-        raise ValueError(f"{folder}: {', '.join(failed)} failed")
+    failed = {name for outcomes in by_builder.values() for name, outcome in outcomes.items() if outcome == "failed"}
+    if failed and since is None:
+        raise ValueError(f"{folder}: {', '.join(sorted(failed))} failed")
     every = set().union(*by_builder.values())
+    by_builder = {
+        builder: {name: outcome for name, outcome in outcomes.items() if name not in failed}
+        for builder, outcomes in by_builder.items()
+    }
     builders = {
         name: {**counted_in(outcomes), "not_run": len(every - set(outcomes))} for name, outcomes in by_builder.items()
     }
     machine = {name: value for name, value in machines[0].items() if name != "checkout"}
     thorough = is_thorough(machine.pop("thorough"))
-    return {**machine, "thorough": thorough, "builders": builders, "outcomes": same_outcomes(by_builder)}
+    before = {"of_commit": since, "failed_there": sorted(failed)} if since else {}
+    outcomes = dict.fromkeys(sorted(failed), "not run") | same_outcomes(by_builder)
+    return {**machine, "thorough": thorough, **before, "builders": builders, "outcomes": outcomes}
 
 
 def same_outcomes(by_builder: dict[str, dict[str, str]]) -> dict[str, object]:
@@ -239,6 +258,7 @@ def main() -> int:
         "--journal", type=Path, metavar="FOLDER", help="note outcomes there, and go on from those that are"
     )
     parser.add_argument("--cut-short", action="store_true", help="write the report of the journal as it is")
+    parser.add_argument("--since", metavar="COMMIT", help="with --cut-short: the commit that the journal is of")
     parser.add_argument("pytest_args", nargs="*", help="more arguments for pytest, after --")
     args = parser.parse_args()
     if args.check:
@@ -246,7 +266,7 @@ def main() -> int:
     if args.cut_short:
         if args.journal is None:
             parser.error("--cut-short: expected --journal FOLDER with it, got none")
-        return write(args.report, cut_short(args.journal))
+        return write(args.report, cut_short(args.journal, args.since))
     if args.part:
         return run_tests(args.part, args.pytest_args, args.journal)
     if not torch.cuda.is_available():

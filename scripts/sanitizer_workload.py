@@ -26,6 +26,7 @@ from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -73,7 +74,7 @@ def overflowed(simulator: Simulator) -> None:
 
 def random_steps(core: EnvCore, steps: int) -> None:
     """Step with random actions of all learners."""
-    shape = (core.simulator.num_markets, len(core.roles), 4)
+    shape = (core.simulator.num_markets, len(core.roles), action_length(core.task.keep, core.task.orders_per_side))
     for _ in range(steps):
         core.step(actions=torch.rand(shape, device=core.device) * 2 - 1)
 
@@ -229,7 +230,13 @@ def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, 
         simulator.run(3, record=record, reach=4)
     if slots:
         quotes = torch.tensor([levels // 2, 5, levels // 2 + 2, 5], dtype=torch.int32, device="cuda")
-        simulator.rollout(quotes.expand(2, 37, slots, 4).contiguous(), auctions=2)
+        simulator.rollout(quotes.expand(2, 37, slots, *simulator.sizes["N"], 4).contiguous(), auctions=2)
+        if mechanism == "continuous":
+            ladder = simulator.config.orders_per_side
+            orders = torch.zeros((16, 37, slots, ladder, 2, 3), dtype=torch.int32, device="cuda")
+            orders[..., :2] = quotes.view(2, 2)
+            orders[..., 2] = torch.arange(16, device="cuda").view(16, 1, 1, 1, 1)
+            simulator.rollout(orders, auctions=2)
     simulator.set_parameters(cancel_prob=0.2)
     simulator.reset()
     simulator.run(2)
@@ -248,10 +255,10 @@ def too_large_for_rows(slots: int, lanes: int) -> None:
 
 
 def environments_on_the_clock(
-    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, **changes: Any
+    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, keep: bool = False, **changes: Any
 ) -> None:
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
-    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
+    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9, keep=keep)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
     randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
     how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
@@ -310,8 +317,15 @@ def cases_on_the_clock() -> Iterator[Callable[[], None]]:
             yield partial(markets_on_the_clock, mechanism, 128, slots != 1, slots, lanes, rounding="even")
         for levels in (8, 512):
             yield partial(markets_on_the_clock, mechanism, levels, False, 1, lanes)
+        for slots in (1, 4) if mechanism == "continuous" else ():
+            yield partial(markets_on_the_clock, mechanism, 128, True, slots, lanes, orders_per_side=8)
         for roles in ((ROLES[0],), ROLES):
             yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes)
+            if mechanism == "continuous":
+                yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, keep=True)
+                for keep in (False, True):
+                    shape: dict[str, Any] = {"orders_per_side": 3, "keep": keep}
+                    yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, **shape)
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
         yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)

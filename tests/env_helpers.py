@@ -12,6 +12,8 @@ from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -39,9 +41,14 @@ def clock_environments(draw):
     fields |= {"interval": pick(None, 1, 5, 9), "beat": pick(None, 1, 3, 8, 50)}
     if fields["mechanism"] == "continuous":
         fields |= {"quote_latency": pick(0, 0, 1, 4, 1000), "taker_fee": pick(0, -10, 100)}
+        task = task.replace(keep=draw(st.booleans()))
+        fields["orders_per_side"] = min(pick(1, 1, 2, 3, 8), layout.CONSTANTS["kMaxOrders"] // len(roles))
     config = under_levers(config.replace(num_agents=agents), draw(st.integers(0, 2**32))).replace(**fields)
     if kwargs["randomise"]:
-        kwargs = kwargs | {"randomise": CLOCK_SCENARIOS[fields["mechanism"]]}
+        scenarios = dict(CLOCK_SCENARIOS[fields["mechanism"]])
+        if "quote_latency" in scenarios and not config.quotes_may_wait:  # then those of scenarios may not, either
+            scenarios["quote_latency"] = (0, min(9, (config.interval or config.num_agents) - 1))
+        kwargs = kwargs | {"randomise": scenarios}
     slots = fitting_slots(config, markets, kwargs["slots"])
     return (config, markets, task, roles), kwargs | {"slots": slots}, seed, min(steps, 6)
 
@@ -150,10 +157,13 @@ def draw_actions(core, generator, bad):
     """Actions that are often extreme, and now and then outside their space or NaN."""
     shape = (core.simulator.num_markets, len(core.roles))
     if core.task.action_type == "discrete":
-        choices = np.array([[generator.integers(0, 49 if role == "maker" else 15) for role in core.roles]] * shape[0])
-        wrong = np.array([-(2**40), -1, 15, 49, 2**40])[generator.integers(0, 5, shape)]
+        numbers = [core.task.num_choices(role) for role in core.roles]
+        choices = np.array([[generator.integers(0, number) for number in numbers]] * shape[0])
+        past = (16, 64) if core.task.keep else (15, 49)
+        wrong = np.array([-(2**40), -1, *past, 2**40])[generator.integers(0, 5, shape)]
         return {"choices": torch.from_numpy(np.where(generator.random(shape) < bad, wrong, choices))}
-    actions = generator.uniform(-1, 1, (*shape, 4)).astype(np.float32)
+    length = action_length(core.task.keep, core.task.orders_per_side)
+    actions = generator.uniform(-1, 1, (*shape, length)).astype(np.float32)
     extreme = np.array([-1, 0, 1], dtype=np.float32)[generator.integers(0, 3, actions.shape)]
     actions = np.where(generator.random(actions.shape) < 0.3, extreme, actions)
     wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30), 1.001, -1.001, 1.0010002], dtype=np.float32)

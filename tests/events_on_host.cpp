@@ -75,6 +75,7 @@ int64_t ks_cpu_launch(const ks::Launch* given) {
   for (int64_t warp = 0; warp < plan.blocks; ++warp) shared.push_back(&memory[fours * warp].a);
   turns = ks::on_all_warps(shared, [&](int warp) {
     if (launch.slots == 0) play<0>(launch, warp, plan.blocks, shared[warp]);
+    else if (launch.orders_per_side > 1) play<ks::kLadders>(launch, warp, plan.blocks, shared[warp]);
     else if (launch.slots == 1) play<1>(launch, warp, plan.blocks, shared[warp]);
     else play<2>(launch, warp, plan.blocks, shared[warp]);
   });

@@ -6,17 +6,19 @@ from collections import defaultdict
 import numpy as np
 import torch
 from agent_classes import with_agents
-from ensembles import random_ensemble
+from ensembles import bits_of, random_ensemble, random_flags
 from reference.cases import random_quotes
 
 import kineticsim_env as ks
 
 
 def random_case(seed, arrivals, mechanism, added=False):
-    """Return a simulator that has run a while, numbers of some of its markets, intervals, and quotes or None."""
+    """Return a simulator that has run a while, numbers of some markets, intervals, and quotes, records or None."""
     rng = random.Random(seed)
     markets = rng.choice([1, 3])
-    fields, slots = random_ensemble(rng, arrivals, mechanism, markets, per_market=rng.random() < 0.4)
+    per_market = rng.random() < 0.4
+    # One order per side: what is checked here of quotes is one price per side.
+    fields, slots = random_ensemble(rng, arrivals, mechanism, markets, per_market, ladders=False)
     config = ks.MarketConfig(**fields)
     if added:
         config = with_agents(config, seed, markets)
@@ -29,6 +31,10 @@ def random_case(seed, arrivals, mechanism, added=False):
     if not slots or rng.random() < 0.3:
         return sim, chosen, decisions * length, None
     quotes = torch.stack([quotes_for(rng, sim) for _ in range(decisions)])
+    if sim.config.is_continuous and rng.random() < 0.6:
+        flags = [bits_of(word) for _ in range(quotes.numel() // 4) for word in random_flags(rng)]
+        sides = quotes.view(*quotes.shape[:-1], 1, 2, 2)
+        quotes = torch.cat([sides, torch.tensor(flags, dtype=torch.int32).view(*sides.shape[:-1], 1)], -1)
     return sim, chosen, decisions * length, quotes
 
 

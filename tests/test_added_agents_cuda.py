@@ -174,7 +174,9 @@ def asked(monkeypatch):
 
 def prepared(config: ks.MarketConfig, markets: int, mode: int) -> CudaEngine:
     """Return an engine that has asked for its kernel, of one slot, for a mode."""
-    engine = CudaEngine(torch.device("cpu"), {"M": markets, "L": config.num_levels, "K": 1}, {})
+    engine = CudaEngine(
+        torch.device("cpu"), {"M": markets, "L": config.num_levels, "K": 1} | layout.ladder_sizes(1), {}
+    )
     engine.set_ensemble(config)
     groups = agent_groups(config, {})
     engine.set_agents(groups)

@@ -47,7 +47,8 @@ def test_random_markets(engine, arrivals, mechanism):
     number, markets = SIZES[engine]
     for case in range(examples(number)):
         rng = random.Random(f"{case} {arrivals} {mechanism}")
-        fields, slots = random_ensemble(rng, arrivals, mechanism, markets, per_market=case % 2 > 0)
+        # `make_quotes` gives one order per side.
+        fields, slots = random_ensemble(rng, arrivals, mechanism, markets, case % 2 > 0, ladders=False)
         first = {
             name: value[0] if isinstance(value, list) and name != "regimes" else value for name, value in fields.items()
         }

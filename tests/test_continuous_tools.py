@@ -96,15 +96,15 @@ def test_unwinding_never_leaves_an_order_at_the_end_of_the_grid(latency, monkeyp
     quotes[:, 0, 0], quotes[:, 0, 1], quotes[:, 1, 2], quotes[:, 1, 3] = 100, 12, 20, 12
     for _ in range(3):
         sim.step(quotes)
-    sim.step(torch.zeros_like(quotes))
+    sim.step(torch.zeros_like(quotes), 2)
     assert sim.inventory[:, 0].any() and sim.inventory[:, 1].any()
     step, first = sim.step, []
 
-    def watched(given):
+    def watched(given, intervals):
         near = (given[..., [0, 2]] - (sim.mid2[:, None, None] // 2)).abs()
         assert bool((near[given[..., [1, 3]] > 0] < 128).all())
         before, old = sim.cash.clone(), sim.quotes.clone()
-        fills = step(given)
+        fills = step(given, intervals)
         worst = fills[..., 1] * given[..., 2] - fills[..., 0] * given[..., 0]
         if not first:  # later ones may trade with what an earlier decision left
             assert bool((sim.cash - before >= worst).all()) and not old[..., [1, 3]].any()

@@ -20,7 +20,7 @@ RULES = {
     "late": {"mechanism": "continuous", "quote_latency": 17},
     "regimes": {"mechanism": "continuous", "regimes": [{}, {"noise_spread": 3}], "regime_switch_prob": 0.3},
 }
-EARLIEST = {"late": 1}  # intervals of a decision in which quotes cannot have arrived yet
+EARLIEST = {"late": 1}  # intervals in which quotes cannot have arrived yet
 # Orders that no book can change: around a fundamental that stands still, none marketable, none cancelled or pushed off.
 CLEAN = MarketConfig(
     noise=0.8, momentum=0.0, maker=0.2, num_agents=10, reference="fundamental", market_order_prob=0.0, noise_spread=6,
@@ -41,7 +41,7 @@ def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engin
     orders, config = on(engine, schedule(8, 40, slots=2, inactive=4)), TRADING.replace(**RULES[rules])
     found = counterfactual(config, orders, 40, auctions, 3, after=5, warmup=9, slots=2, engine=engine)
     first, sent = found.first_difference(), 4 * auctions
-    arrived = sent + EARLIEST.get(rules, 0) * (auctions > 1)
+    arrived = sent + EARLIEST.get(rules, 0)
     assert int(first.min()) == arrived
     assert all(not bool(difference[:, :arrived].any()) for difference in found.difference.values())
     assert not bool(found.difference["fundamental"].any()) and bool(found.with_agent.fills.any())

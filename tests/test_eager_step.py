@@ -9,6 +9,7 @@ from kineticsim_env.engines.base import Engine
 from kineticsim_env.envs.batch_results import host_copies
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.vector import TradingVectorEnv
+from kineticsim_env.runtime.layout import ladder_sizes
 
 M = 5
 
@@ -19,7 +20,7 @@ class Willing(Engine):
     plays_at_once = True
 
     def __init__(self):
-        super().__init__(torch.device("cpu"), {"M": M, "L": 8, "K": 1}, {})
+        super().__init__(torch.device("cpu"), {"M": M, "L": 8, "K": 1} | ladder_sizes(1), {})
         self.played = []
 
     def step_at_once(self, given):

@@ -28,14 +28,16 @@ FAR = {  # two values of each field, as far apart as all presets have them
     "max_quote_qty": [0, 100], "inventory_limit": [0, 100], "fee": [0, 900], "rounding": ["even", "coin"],
     "reference": ["mid", "fundamental"], "taker_offset": [0, 20], "taker_fee": [0, 900], "tax": [0, 5],
     "collar": [0, 1], "tick_size": [1, 8], "arrivals": ["each", "clock"], "interval": [5, 60], "beat": [3, 200],
-    "mechanism": ["call", "continuous"], "quote_latency": [0, 40], "regime_switch_prob": [0.0, 1.0],
+    "mechanism": ["call", "continuous"], "quote_latency": [0, 40], "orders_per_side": [1, 3],
+    "regime_switch_prob": [0.0, 1.0],
     "regimes": [({"max_order_qty": 1},), ({"max_order_qty": 50},)], "agents": [{}, {copied_noise: 9}],
 }  # fmt: skip
 OF_AGENTS = {"size": [1, 900], "largest": [1, 900], "parts": [1, 300], "most_parts": [1, 300], "reach": [0, 12],
              "count": [0, 12]}  # fmt: skip
 NO_CLOCK = {"interval": "None where arrivals is 'each'", "beat": "None where arrivals is 'each'",
             "mechanism": "'call' where arrivals is 'each'", "taker_fee": "0 where mechanism is 'call'",
-            "quote_latency": "0 where mechanism is 'call'", "regime_switch_prob": "0"}  # fmt: skip
+            "quote_latency": "0 where mechanism is 'call'", "orders_per_side": "1 where mechanism is 'call'",
+            "regime_switch_prob": "0"}  # fmt: skip
 NO_BEAT = {
     "regime_switch_prob": "0",
     "num_agents": "a number where num_agents differs",

@@ -125,7 +125,7 @@ def test_configurations_have_every_field():
         fields |= {name for name in config if not np.array_equal(config[name], defaults[name])}
         task = (ks.MarketMakingTask, ks.ExecutionTask, ks.TradingTask, ks.ManyLearnersTask)[seed % 4]
         settings |= {(task, name) for name in drawn.task(rng, task, 3)}
-        opponents += len(drawn.opponents(rng, False))
+        opponents += len(drawn.opponents(rng, discrete=False, keep=False))
     assert fields == set(defaults) and opponents > 400
     for task in (ks.MarketMakingTask, ks.ExecutionTask, ks.TradingTask, ks.ManyLearnersTask):
         assert {name for kind, name in settings if kind is task} == {

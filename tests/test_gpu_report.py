@@ -143,6 +143,27 @@ def test_no_report_is_made_of_other_sources_or_failures(tmp_path, other, last, s
         script.cut_short(tmp_path)
 
 
+def test_a_journal_may_be_of_a_commit_with_the_same_kernels(tmp_path, monkeypatch):
+    """What failed there is named, and has not run."""
+    script, here = load_script(), ["package", "tests"]
+    monkeypatch.setattr(script, "checkout_of", lambda commit=None: ["then"] if commit == "abc" else here)
+    for name, last in (("nvcc", "failed"), ("nvrtc", "passed")):
+        lines = json.dumps(script.conditions() | {"checkout": ["then"]}), '["a", "passed"]', f'["b", "{last}"]'
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    report = script.cut_short(tmp_path, "abc")
+    assert report["failed_there"] == ["b"] and report["of_commit"] == "abc"
+    assert report["outcomes"] == {"a": "passed", "b": "not run"}
+    assert [builder["not_run"] for builder in report["builders"].values()] == [1, 1]
+    with pytest.raises(ValueError, match="another checkout than this one"):
+        script.cut_short(tmp_path)
+
+
+def test_a_commit_s_checkout_is_that_of_its_files():
+    script = load_script()
+    if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "kineticsim_env", "tests"], check=False).returncode == 0:
+        assert script.checkout_of("HEAD") == script.checkout_of()
+
+
 def test_a_report_of_a_journal_needs_one(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gpu_report", "--cut-short"])
     with pytest.raises(SystemExit):

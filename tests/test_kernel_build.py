@@ -131,6 +131,14 @@ def test_the_real_kernel_compiles_with_extra_columns(shape):
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_EXTRAS": 1}))
 
 
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize("slots", [1, 2])
+def test_the_real_kernel_compiles_for_actions_that_keep_quotes(slots):
+    shape = {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": slots, "KS_KEEP": 1, "KS_INFO": 1}
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, shape))
+
+
 @by_nvrtc.marks[0]
 def test_the_plan_compiles_for_a_gpu():
     assert b"ks_plan" in compile_kernel("nvrtc", 90, {}, "plan.cu")

@@ -26,7 +26,7 @@ BIN_INTS = layout.CONSTANTS["kBinInts"]
 
 def open_engine(levels: int, slots: int = 0, markets: int = 3) -> CudaEngine:
     """Return a CUDA engine that can choose, but not launch; `variants` stands in for its device."""
-    return CudaEngine(torch.device("cpu"), {"M": markets, "L": levels, "K": slots}, {})
+    return CudaEngine(torch.device("cpu"), {"M": markets, "L": levels, "K": slots} | layout.ladder_sizes(1), {})
 
 
 @pytest.fixture
@@ -266,6 +266,17 @@ def test_only_environments_with_extra_columns_have_their_kernel(variants):
         engine.prepare(0)
         engine.prepare(1)
     assert [defines.get("KS_EXTRAS") for defines in variants] == [None, None, None, 1]
+
+
+def test_only_environments_whose_actions_may_keep_quotes_have_their_kernel(variants):
+    common = {"autoreset": 0, "stagger": True, "bank_size": 0, "bank_owner": 0, "scenarios": 0}
+    for keep in (False, True):
+        engine = open_engine(128, 1)
+        engine.set_parameters(rows_of(ks.MarketConfig()))
+        engine.set_task(ks.tasks.MarketMakingTask(keep=keep).to_params(["maker"], **common))
+        engine.prepare(0)
+        engine.prepare(1)
+    assert [defines.get("KS_KEEP") for defines in variants] == [None, None, None, 1]
 
 
 def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):

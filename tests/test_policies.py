@@ -14,6 +14,7 @@ MAKERS = (
     policies.NoTrade,
     policies.RandomQuotes,
     policies.FixedSpread,
+    policies.LadderMaker,
     policies.QuietQuotes,
     policies.AvellanedaStoikov,
     policies.GueantLehalleFernandezTapia,

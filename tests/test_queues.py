@@ -81,7 +81,9 @@ class OneSide:
         quantity, tick = self.rng.choice([1, 3, 8, 20]), self.rng.randrange(self.levels)
         price = tick + self.lists.grid.low
         met = [(order.slot, order.price, units) for order, units in self.lists.take(-self.side, price, quantity)]
-        found = queues.take(self.m, np.array([self.side == SELL]), np.array([tick]), np.array([quantity]))
+        found = queues.take(
+            self.m, np.array([self.side == SELL]), np.array([tick]), np.array([quantity]), np.zeros((1, SLOTS), bool)
+        )
         assert found.units[0] == sum(units for _, _, units in met)
         assert found.money[0] == sum(at * units for _, at, units in met)
         for slot in range(SLOTS):

@@ -148,9 +148,9 @@ def test_levers_on_quotes():
     market = inactive(0, interval=1, beat=1, tick_size=4, collar=5, init_depth=0)
     seen = market.interval([[7, 2, 9, 2]])
     assert seen["quotes"] == [[4, 2, 12, 2]]
-    place = market.quotes[0][BUY].moment
+    place = market.quotes[0][0][BUY][0].moment
     assert market.interval([[6, 1, 10, 1]])["quotes"] == [[4, 1, 12, 1]]  # the same prices after the levers
-    assert market.quotes[0][BUY].moment == place
+    assert market.quotes[0][0][BUY][0].moment == place
     assert market.interval([[40, 1, 41, 1]])["quotes"] == [[12, 1, 44, 1]]  # 40 is cut to 8 + 5, down to 12
 
 

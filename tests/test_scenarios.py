@@ -293,7 +293,7 @@ def test_a_refused_table_changes_nothing(engine):
 
 def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
     """What all scenarios share is a constant of it; a table that the kernel fits is taken in place."""
-    sizes = {"M": 4, "L": 128, "K": 1}
+    sizes = {"M": 4, "L": 128, "K": 1} | layout.ladder_sizes(1)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device_like())
     engine = CudaEngine(torch.device("cpu"), sizes, {})

@@ -81,7 +81,7 @@ def test_environment_steps(seed, arrivals, mechanism):
     """The quotes that actions ask for go to the references; an episode's end resets all that a market has."""
     rng, fields = random.Random(f"environment {seed} {arrivals} {mechanism}"), {"num_levels": 0}
     while fields["num_levels"] < 32:
-        fields, _ = random_ensemble(rng, arrivals, mechanism, 2, per_market=False)
+        fields, _ = random_ensemble(rng, arrivals, mechanism, 2, per_market=False, ladders=False)
     roles, task = ["maker", "trader"], ManyLearnersTask(horizon=4, bank_size=0)
     settings = EnvSettings(config=ks.MarketConfig(**fields), engine="numpy", auctions_per_step=2)
     core = EnvCore(2, task, roles, (None, None), settings)
@@ -91,7 +91,7 @@ def test_environment_steps(seed, arrivals, mechanism):
     for _ in range(10):
         actions = draw_actions(core, generator, 0.0)
         args = core.simulator.engine._args | {"actions": actions["actions"].numpy()}
-        quotes = decode_actions(args, Markets(args, np.arange(2)))
+        quotes, _ = decode_actions(args, Markets(args, np.arange(2)))
         core.step(**actions)
         for m, market in enumerate(alone):
             assert core.fills[m].tolist() == total_fills(market.decision(quotes[m].tolist(), 2))

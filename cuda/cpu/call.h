@@ -24,7 +24,7 @@ struct CallMarket : EventMarket<false, kSlots, WideColumns> {
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
 
-  static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
+  static constexpr bool kQueues = false;  // for quotes
   int32_t* const waiting[2];    // between launches and intervals all 0
   OccupiedBits* const occupied;  // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
@@ -47,7 +47,8 @@ struct CallMarket : EventMarket<false, kSlots, WideColumns> {
   }
 
   // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.
-  bool interval(const Quote* fresh, uint64_t, bool) {
+  template <typename Records>
+  bool interval(const Quote* fresh, uint64_t, const Records&) {
     this->begin_interval();
     const int32_t place = origin;
     if (!follow_mid()) return false;

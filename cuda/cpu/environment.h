@@ -13,8 +13,8 @@ struct CoreMarket : Market<kLevers> {
   using Base::accounts, Base::ask, Base::auction, Base::bid, Base::bought, Base::decision, Base::launch, Base::levels,
       Base::m, Base::p, Base::quotes, Base::slots, Base::sold, Base::stopped;
 
-  static constexpr int kRoom = kMaxSlots;
-  static constexpr bool kQueues = false;
+  static constexpr int kRoom = kMaxSlots, kOrderRoom = kRoom;
+  static constexpr bool kQueues = false, kHasLadders = false;
 
   CoreMarket(const Launch& launch, int64_t m, Scratch& scratch) : Base(launch, m, scratch) {}
 
@@ -59,7 +59,8 @@ struct CoreMarket : Market<kLevers> {
   }
   void opened() { this->measure(); }
 
-  bool go_on(Quote* fresh, bool forced) {
+  template <typename Records>
+  bool go_on(Quote* fresh, const Records&, bool forced) {
     if (forced) return auction(fresh);
     for (int k = 0; k < slots; ++k) fresh[k] = apply_pre_trade_limits(fresh[k], accounts[k].inventory, p);
     decision(fresh, 0);

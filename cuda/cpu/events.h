@@ -49,6 +49,7 @@ void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
 inline void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
   scratch.fit(launch.levels);
   if (launch.slots == 0) play_on_clock<0>(launch, m, scratch);
+  else if (launch.orders_per_side > 1) play_on_clock<ContinuousMarket<kLadders, WideColumns>>(launch, m, scratch);
   else if (launch.slots == 1) play_on_clock<1>(launch, m, scratch);
   else play_on_clock<2>(launch, m, scratch);
 }

@@ -13,8 +13,9 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Base = EventRun<Market>;
   using Base::book, Base::launch, Base::slots;
 
-  static constexpr bool kLevers = true, kQueues = Market::kQuotesWait;
-  static constexpr int kRoom = decltype(slots)::kRoom;
+  static constexpr bool kLevers = true, kQueues = Market::kQueues;
+  static constexpr int kRoom = decltype(slots)::kRoom, kOrderRoom = decltype(slots)::kOrderRoom;
+  static constexpr bool kHasLadders = decltype(slots)::kHasLadders;
 
   KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
       : Base(launch, m, memory) {}
@@ -22,10 +23,14 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Lanes = typename Base::Lanes;
 
   KS_ON_LANE int slot_count() const { return slots.count(); }
-  KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k]; }
+  KS_ON_LANE int level_count() const { return slots.levels(); }
+  KS_ON_LANE Quote quote(int k, int n = 0) const {
+    if constexpr (kHasLadders) return slots.level(k, n);
+    else return slots.quotes[k];
+  }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
-  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k, side); }
+  KS_ON_LANE int32_t ahead(int k, int32_t side, int n = 0) const { return slots.ahead(slots.first_of(k, n, side), side); }
   KS_ON_LANE void clear_slot(int k, const Account& account) { slots.clear(k, account); }
 
   KS_ON_LANE auto bids() const { return book.on(0); }
@@ -67,16 +72,22 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE void opened() {
     this->ret = 0;
     this->beat_price = this->last_tick + this->origin;
+    drop_under_way();
     this->prepare();
   }
 
-  KS_ON_LANE bool go_on(const Quote* fresh, bool forced) {
+  template <typename Records>
+  KS_ON_LANE bool go_on(const Quote* fresh, Records& records, bool forced) {
     if (!forced) slots.begin_decision();
+    else drop_under_way();
     const int32_t intervals = forced ? 1 : launch.auctions;
     int64_t a = 0;
-    if (this->template decision<true>(fresh, intervals, 0, intervals, a)) return true;
+    if (this->template decision<true>(fresh, records, intervals, 0, intervals, a, forced)) return true;
     this->stop();
     return false;
+  }
+  KS_ON_LANE void drop_under_way() const {
+    if constexpr (kQueues && KS_UNDER_WAY) this->under_way.clear();
   }
   // One that had to stop was stored before the interval in which it did.
   KS_ON_LANE void store_played() {

@@ -91,9 +91,9 @@ struct EventMarket : MarketNumbers {
 
   // The tick of a standing quote that takes part, or -1. In an auction a quote beyond the grid's far end is at that end; in
   // the continuous market it has that price for good.
-  KS_ON_LANE int32_t tick_of(int k, int32_t side) const {
-    const int32_t tick = slots.price(k, side) - origin;
-    if (slots.quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
+  KS_ON_LANE int32_t tick_of(int j, int32_t side) const {
+    const int32_t tick = slots.price(j, side) - origin;
+    if (slots.quantity(j, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
     if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : -1;
     return pricing.nearest_multiple(tick);
   }
@@ -101,20 +101,27 @@ struct EventMarket : MarketNumbers {
     for (int side = 0; side < 2; ++side) {
       int32_t best = kNoPlace;
 #pragma unroll 1
-      for (int k = 0; k < slots.count(); ++k) {
-        const int32_t tick = tick_of(k, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
-        slots.set_place(k, side, place);
+      for (int j = 0; j < slots.quote_count(); ++j) {
+        const int32_t tick = tick_of(j, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
+        slots.set_place(j, side, place);
         best = min_of(best, place);
       }
       slots.best.set(side, best);
     }
   }
 
+  // Quote j stands now, or no longer.
+  KS_ON_LANE void find_quote(int j, int32_t side) {
+    const int32_t tick = tick_of(j, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
+    slots.set_place(j, side, place);
+    slots.best.set(side, min_of(slots.best.of(side), place));
+  }
+
   KS_ON_LANE int64_t quoted(int32_t side) const {
     int64_t sum = 0;
 #pragma unroll 1
-    for (int k = 0; k < slots.count(); ++k)
-      if (tick_of(k, side) >= 0) sum += slots.quantity(k, side);
+    for (int j = 0; j < slots.quote_count(); ++j)
+      if (tick_of(j, side) >= 0) sum += slots.quantity(j, side);
     return sum;
   }
 
@@ -156,7 +163,7 @@ struct EventMarket : MarketNumbers {
     if (at == kNoPlace) return {-1, 0};
     const int32_t tick = touched.flip(at, side);
     int32_t units = touched.resting(tick, side);
-    for (int k = 0; k < slots.count(); ++k) units += tick_of(k, side) == tick ? slots.quantity(k, side) : 0;
+    for (int j = 0; j < slots.quote_count(); ++j) units += tick_of(j, side) == tick ? slots.quantity(j, side) : 0;
     return {tick, units};
   }
 
@@ -188,16 +195,16 @@ struct EventMarket : MarketNumbers {
   // After a shift quotes that could cross later take the price of the grid's end for good.
   KS_ON_LANE void take_quotes_along() {
 #pragma unroll 1
-    for (int k = 0; k < slots.count(); ++k) {
+    for (int j = 0; j < slots.quote_count(); ++j) {
       for (int side = 0; side < 2; ++side) {
-        if (slots.quantity(k, side) <= 0) continue;
-        int32_t tick = slots.price(k, side) - origin;
+        if (slots.quantity(j, side) <= 0) continue;
+        int32_t tick = slots.price(j, side) - origin;
         if (side ? tick < 0 : tick >= levels) {
           tick = side ? pricing.lowest : pricing.highest;
-          slots.set_price(k, side, tick + origin);
+          slots.set_price(j, side, tick + origin);
         }
         const bool on_grid = tick >= 0 && tick < levels;
-        slots.set_ahead(k, side, on_grid ? min_of(slots.ahead(k, side), book.resting(tick, side)) : 0);
+        slots.set_ahead(j, side, on_grid ? min_of(slots.ahead(j, side), book.resting(tick, side)) : 0);
       }
     }
   }
@@ -242,7 +249,7 @@ struct EventMarket : MarketNumbers {
 
   // Whether the market may have to stop in the next interval. It is then stored first, as it stays as it is now.
   KS_ON_LANE void begin_interval() {
-    const int64_t quotes = (int64_t)slots.count() * kMaxQuoteQty;  // standing, and as much fresh
+    const int64_t quotes = (int64_t)slots.quote_count() * kMaxQuoteQty;  // standing, and as much fresh
     checks_overflow = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
     bound += growth;
     if (checks_overflow) store();

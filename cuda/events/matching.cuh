@@ -33,10 +33,11 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     int32_t last_tick;
     uint32_t traded;  // at most 65535 orders of 65535 units
     int64_t taken;    // as `taken`
-    Sides<int32_t> quoted, ahead, offered;  // the front quote's place, or kNoPlace; units ahead of it; units that are left of it
+    Sides<int32_t> quoted, ahead, offered;  // the front quote's place, or kNoPlace; units ahead of it; units that are left of it;
+    Sides<int32_t> front;                   // and which it is: of a single one, the compiler knows it
   };
   KS_ON_LANE Touch touched() const {
-    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}, {}};
     for (int side = 0; side < 2 && kSlots; ++side) find_front(touch, side);
     return touch;
   }
@@ -52,25 +53,27 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     if (kWithSeries) taken += touch.taken, touch.taken = 0;
   }
 
-  KS_ON_LANE int front_at(int32_t place, int32_t side) const { return kSlots == 1 ? 0 : slots.first_at(place, side); }
+  KS_ON_LANE int front_of(const Touch& touch, int32_t side) const { return kSlots == 1 ? 0 : touch.front.of(side); }
   KS_ON_LANE void find_front(Touch& touch, int32_t side) const {
     const int32_t place = slots.best.of(side);
     touch.quoted.set(side, place);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int k = front_at(place, side);
-    touch.ahead.set(side, slots.ahead(k, side)), touch.offered.set(side, slots.quantity(k, side));
+    if (kSlots > 1) touch.front.set(side, slots.first_at(place, side));
+    const int j = front_of(touch, side);
+    touch.ahead.set(side, slots.ahead(j, side)), touch.offered.set(side, slots.quantity(j, side));
   }
   KS_ON_LANE void settle(const Touch& touch, int32_t side) {
     const int32_t place = slots.best.of(side);
     if (kSlots > 1 && place == kNoPlace) return;
-    const int k = front_at(place, side);
-    const int32_t passed = slots.ahead(k, side) - touch.ahead.of(side), units = slots.quantity(k, side) - touch.offered.of(side);
-#pragma unroll 1
-    for (int j = 0; j < slots.count() && passed != 0; ++j)
+    const int front = front_of(touch, side);
+    const int32_t passed = slots.ahead(front, side) - touch.ahead.of(side);
+    const int32_t units = slots.quantity(front, side) - touch.offered.of(side);
+#pragma unroll EventSlots<kSlots>::kAtOnce
+    for (int j = 0; j < slots.quote_count() && passed != 0; ++j)
       if (kSlots == 1 || slots.place(j, side) == place) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - passed));
     if (units == 0) return;
-    slots.fill(k, side, slots.price(k, side), units, unit_fee(p));
-    slots.set_quantity(k, side, touch.offered.of(side));
+    slots.fill(slots.slot_of(front), side, slots.price(front, side), units, unit_fee(p));
+    slots.set_quantity(front, side, touch.offered.of(side));
     if (kSlots > 1) slots.find_best(side);
   }
 
@@ -138,24 +141,26 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
   }
 
   // Match an order, from the best place of the other side to place `last`. One turn of the loop takes from built-in interest or
-  // fills the front quote, so that lanes which meet a quote and lanes which do not go on together. `note` gets each turn's place
-  // and units. Returns what is left.
+  // fills the front quote, so that lanes which meet a quote and lanes which do not go on together. A slot's order stops before a
+  // quote of that slot, `taker`. `note` gets each turn's place and units. Returns what is left.
   template <bool kPlain, typename Note>
-  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side, const Note& note) {
+  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side, const Note& note, int taker = -1) {
     const int32_t other = 1 - side, ordered = left;
     int32_t here = touch.book.best.of(other), quoted = kSlots ? touch.quoted.of(other) : kNoPlace, hit = kNoPlace;
     while ((min_of(here, quoted) <= last) & (left > 0)) {
-      hit = min_of(here, quoted);
+      const int32_t place = min_of(here, quoted);
       const int32_t before_quote = quoted > here ? left : quoted == here ? min_of(left, touch.ahead.of(other)) : 0;
       int32_t units;
       if (kSlots == 0 || before_quote > 0) {
         const auto part = touch.book.take_ahead(here, before_quote, other);
         units = part.units, here = part.next;
-        if (kSlots && quoted == hit) touch.ahead.set(other, touch.ahead.of(other) - units);
+        if (kSlots && quoted == place) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
+        if (taker >= 0 && slots.slot_of(front_of(touch, other)) == taker) break;
         units = take_from_quote(touch, left, other);
         quoted = touch.quoted.of(other);
       }
+      hit = place;
       left -= units;
       note(hit, units);
     }
@@ -194,18 +199,29 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
     return false;
   }
 
-  // Match a slot's quote, up to tick `limit`. Returns what is left.
-  KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
-    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}};
-    find_front(touch, 1 - side);
+  // What is left of an order, and whether that would trade on: it was `post_only`, or has come upon its slot's own quote.
+  struct Matched {
+    int32_t left;
+    bool crosses;
+  };
+
+  // Match a slot's quote, up to tick `limit`.
+  KS_ON_LANE Matched match(int32_t limit, int32_t quantity, int32_t side, int taker, bool post_only) {
+    const int32_t other = 1 - side, last = book.flip(limit, other);
+    if (min_of(book.best.of(other), slots.best.of(other)) > last) return {quantity, false};  // as most quotes do, which are to stand
+    Touch touch = {book, last_tick, 0, 0, slots.best, {}, {}, {}};
+    find_front(touch, other);
+    const auto crosses = [&] { return min_of(touch.book.best.of(other), touch.quoted.of(other)) <= last; };
+    if (post_only && crosses()) return {quantity, true};
     const int64_t fee = unit_fee(p) + p.levers.taker_fee;
     const auto fill = [&](int32_t place, int32_t units) {
-      slots.fill(taker, side, (int64_t)touch.book.flip(place, 1 - side) + origin, units, fee);
+      slots.fill(taker, side, (int64_t)touch.book.flip(place, other) + origin, units, fee);
     };
-    const int32_t left = sweep<false>(touch, touch.book.flip(limit, 1 - side), quantity, side, fill);
-    settle(touch, 1 - side);
+    const int32_t left = sweep<false>(touch, last, quantity, side, fill, taker);
+    const bool stopped = left > 0 && crosses();
+    settle(touch, other);
     keep(touch);
-    return left;
+    return {left, stopped};
   }
 };
 

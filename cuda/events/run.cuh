@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/continuous.cuh"
+#include "model/records.h"
 
 namespace ks {
 
@@ -33,17 +34,25 @@ struct EventRun : Market {
                                                     this->book.total(asks.low, asks.high, 1), this->signed_volume()});
   }
 
-  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
+  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null, and `records` has their flags, as in
+  // `interval`. They may wait beyond the first interval, unless they are `forced`, where that is kept. `first` counts intervals of this
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
-  template <bool kAllFit = false>
-  KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
-    const uint64_t events = (uint64_t)n * (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency;
-    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.levers.interval + (latency < events ? latency : events);
+  template <bool kAllFit = false, typename Records>
+  KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a,
+                           bool forced = false) {
+    const uint64_t events = (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency, begin = g - (uint64_t)a * events;
+    uint64_t arrival = begin + (latency < events ? latency : events - 1);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
-      const bool comes = fresh && (Market::kQuotesWait || a == 0);
-      if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1)) return false;
+      if constexpr (Market::kQueues && KS_UNDER_WAY) {
+        if (fresh && !forced && this->under_way.is_kept()) {
+          if (a == 0) this->under_way.submit(fresh, records, begin + latency);
+          arrival = this->under_way.kNever;
+        }
+      }
+      const bool comes = fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
+      if (!this->interval(comes ? fresh : nullptr, arrival, records)) return false;
       record(this->m * length + first + a, this->volume - before);
     }
     return true;
@@ -72,7 +81,9 @@ struct EventRun : Market {
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
       slots.begin_decision();
       if (from.interval > 0) read_fills(row);
-      if (!decision(given ? given + row : nullptr, launch.auctions, from.number * launch.auctions, length, from.interval)) {
+      const Quote* const fresh = given ? given + row * slots.levels() : nullptr;
+      LaunchRecords records = {launch, row * slots.levels()};
+      if (!decision(fresh, records, launch.auctions, from.number * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
           if (this->is_held()) write_fills(row), this->store();
           return false;

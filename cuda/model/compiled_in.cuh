@@ -37,8 +37,16 @@ KS_RULE bool writes_info(const Launch& launch) { return KS_INFO != 0 && launch.i
 #endif
 #endif
 KS_RULE bool has_extra(const Launch& launch, int i) { return (KS_EXTRAS) >> i & 1; }
+// Before these come columns of each level of a slot's ladder behind the first.
+KS_RULE int level_columns(const Launch& launch) {
+#if defined(KS_SLOTS) && KS_SLOTS < 3
+  return 0;
+#else
+  return (launch.orders_per_side - 1) * kLevelFeatures;
+#endif
+}
 KS_RULE int extra_columns(const Launch& launch) {
-  int columns = 0;
+  int columns = level_columns(launch);
   if ((KS_EXTRAS) == 0) return columns;
 #pragma unroll
   for (int i = 0; i < kExtras; ++i) columns += has_extra(launch, i);

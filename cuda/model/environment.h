@@ -5,6 +5,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/play_agent.h"
+#include "model/records.h"
 #include "model/step.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -52,6 +53,8 @@ struct FeatureRows {
 // and with
 //   kRoom, slot_count()             the most slots, and how many there are
 //   quote(k), account(k), filled(k), clear_slot(k, account)
+//   kHasLadders, kOrderRoom         whether slots have ladders, and the most levels of all slots together; then also level_count(),
+//                                   and quote(k, n) and ahead(k, side, n) of a level
 //   bids(), asks()                  resting built-in interest, by tick
 //   resting_best()                  its best prices
 //   kLevers                         whether it may have regimes
@@ -62,8 +65,8 @@ struct FeatureRows {
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
-//   go_on(fresh, forced)            the auctions of a decision with these quotes, to be cut to the pre-trade limits; or (forced)
-//                                   one auction more with quotes that were cut. False if it has to stop
+//   go_on(fresh, records, forced)   the auctions of a decision with these quotes, to be cut to the pre-trade limits, and their
+//                                   flags; or (forced) one auction more with quotes that were cut. False if it has to stop
 //   store_played()                  its state, be it that it had to stop
 template <typename Market>
 struct ThreadEnvironment : Market {
@@ -79,7 +82,9 @@ struct ThreadEnvironment : Market {
   int32_t fundamental_before;
   int64_t volume_before;
   Account before[Market::kRoom];
-  Quote fresh[Market::kRoom];
+  static constexpr bool kHasLadders = Market::kHasLadders, kMayReject = kHasLadders || kMayKeep;
+  Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
+  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes
 
   template <typename Memory>
   KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory)
@@ -153,9 +158,23 @@ struct ThreadEnvironment : Market {
         for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
       rows.end_slot(k);
       int column = 0;
+      if constexpr (kHasLadders) write_levels(rows, own, k, column);
 #pragma unroll
       for (int i = 0; i < kExtras; ++i)
         if (has_extra(launch, i)) rows.write_extra(k, column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
+    }
+  }
+
+  // Columns of the levels behind the first of slot k's ladder.
+  template <typename Rows>
+  KS_ON_THREAD void write_levels(const Rows& rows, const TaskParams& own, int k, int& column) const {
+#pragma unroll 1
+    for (int n = 1; n < this->level_count(); ++n) {
+      const Quote level = quote(k, n);
+#pragma unroll 1
+      for (int i = 0; i < kLevelFeatures; ++i)
+        rows.write_extra(k, column++,
+                         feature_of(level_ratio(own, level, this->ahead(k, 0, n), this->ahead(k, 1, n), mids[0], i)));
     }
   }
 
@@ -170,18 +189,56 @@ struct ThreadEnvironment : Market {
     return target_of(slot_task(k), role(k), mids, key, t, k, account(k).inventory);
   }
 
+  KS_ON_THREAD int levels_of_slot() const {
+    if constexpr (kHasLadders) return this->level_count();
+    else return 1;
+  }
+  // What of slot k's orders was rejected, of all levels together.
+  KS_ON_THREAD int32_t rejects_of(int k) const {
+    int32_t rejects = 0;
+    for (int n = 0; n < levels_of_slot(); ++n) rejects |= records.rejects_of(k * levels_of_slot() + n);
+    return rejects;
+  }
+  // Whether infos have these.
+  KS_ON_THREAD bool notes_rejects() const { return kHasLadders || may_keep(task); }
+
   // The cash that unwinding slot k's inventory would bring, where that marks it.
   KS_ON_THREAD int64_t liquidation(int k) const {
     if (task.mark != kMarkLiquidation) return 0;
     return liquidation_cash(this->bids(), this->asks(), levels, account(k).inventory, origin, last_tick);
   }
 
-  // Slot k's action as a quote.
-  KS_ON_THREAD Quote decode(int k) {
+  // Slot k's action as a quote, and in `flags` the sides that it keeps.
+  KS_ON_THREAD Quote decode(int k, OrderFlags& flags) {
     const int64_t row = first_row() + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
-    return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error);
+    return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error, flags);
+  }
+
+  // The same of its ladder, level after level.
+  KS_ON_THREAD void decode_ladder(int k) {
+    const int64_t row = first_row() + k;
+    const int levels = this->level_count(), numbers = numbers_of_level(task, role(k));
+    const bool ended = launch.ended[row], continuous = task.action_type == kActionTypeContinuous;
+    const float* const action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
+    const bool keeps_all = !ended && continuous && has_nan(action, levels * numbers);
+    if (keeps_all) error |= kErrorNanAction;
+    const SlotTask own = slot_task(k);
+    Target left = target(k);
+#pragma unroll 1
+    for (int n = 0; n < levels; ++n) {
+      const Quote standing = quote(k, n);
+      OrderFlags flags = keep_flags(keeps_all, keeps_all);
+      Quote asked = {0, 0, 0, 0};
+      if (!ended && !keeps_all) {
+        asked = asked_quote(launch, own, role(k), continuous ? action + n * numbers : nullptr, row, mids[0], left, standing,
+                            error, flags, n);
+      }
+      take_from(left, asked, standing, flags);
+      fresh[k * levels + n] = asked;
+      records.begin(k * levels + n, flags);
+    }
   }
 
   // After the last decision what is left of blocks goes into the market; returns whether anything does.
@@ -189,8 +246,11 @@ struct ThreadEnvironment : Market {
     bool any = false;
     for (int k = 0; k < slot_count(); ++k) {
       const bool ended = launch.ended[first_row() + k];
-      fresh[k] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
-      any |= has_quantity(fresh[k]);
+      const int first = k * levels_of_slot();
+      fresh[first] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
+      records.drop_flags(first);
+      any |= has_quantity(fresh[first]);
+      for (int n = 1; n < levels_of_slot(); ++n) fresh[first + n] = Quote{0, 0, 0, 0}, records.drop_flags(first + n);
     }
     return any;
   }
@@ -226,7 +286,13 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_actions(const Part&) {
     for (int k = 0; k < slot_count(); ++k) {
       before[k] = account(k);
-      fresh[k] = decode(k);
+      if constexpr (kHasLadders) {
+        decode_ladder(k);
+      } else {
+        OrderFlags flags = {0};
+        fresh[k] = decode(k, flags);
+        records.begin(k, flags);
+      }
     }
   }
 
@@ -234,7 +300,7 @@ struct ThreadEnvironment : Market {
     const int32_t most = forced_auctions(slot_task(0), elapsed);
 #pragma unroll 1
     for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a)
-      if (!this->go_on(fresh, a > 0)) break;
+      if (!this->go_on(fresh, records, a > 0)) break;
     if (stopped()) part.plays = false, clear_results(false);
     return true;
   }
@@ -265,6 +331,7 @@ struct ThreadEnvironment : Market {
         launch.idle[row] = had_ended[k];
         note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
                       target(k).remaining, outcome);
+        if (notes_rejects()) note_rejects(launch, m, k, rejects_of(k));
       }
       launch.reward[row] = outcome.reward;
       launch.prev_value[row] = outcome.value;
@@ -296,8 +363,10 @@ struct ThreadEnvironment : Market {
     if (!begin_episode()) return false;
     if (writes_info(launch)) {
       if (!part.plays) note_market();
-      for (int k = 0; k < slot_count(); ++k)
+      for (int k = 0; k < slot_count(); ++k) {
         note_opening(launch, m, k, role(k), account(k), target(k).remaining, part.plays);
+        if (notes_rejects() && !part.plays) note_rejects(launch, m, k, 0);
+      }
     }
     return true;
   }

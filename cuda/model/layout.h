@@ -1,6 +1,7 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
+// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos (and K * kKeepInfos
+// where actions may keep quotes, or slots have ladders), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
 // P and Q words of a market's added agents: parameters and memory.
 #pragma once
 
@@ -18,14 +19,18 @@ typedef unsigned char uint8_t;
 namespace ks {
 
 constexpr int kMaxSlots = 32;         // one lane of a warp per slot
+constexpr int kMaxOrdersPerSide = 8;  // levels of a ladder,
+constexpr int kMaxOrders = 32;        // and of all slots' ladders together
+constexpr int kMostUnderWay = 4;      // submissions of a market that have not arrived yet
 constexpr int kHistory = 4;           // past decisions that an observation shows
 constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
+constexpr int kLevelFeatures = 6;     // and so many for each level of the slot's ladder behind the first: columns behind these
 constexpr int kExtras = 11;           // of enum Extra: columns behind all these, for environments that ask for them
-constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
+constexpr int kActionSize = 4;        // the largest role's continuous action, of one level and without keep numbers
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
 constexpr int kMaxPrice = 1 << 30;    // absolute, either way
@@ -34,7 +39,8 @@ constexpr int kMaxQuoteQty = 1 << 20;
 constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1, 1], as rounding leaves it: it is clamped
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
-constexpr int kSlotInfos = 9;         // of enum SlotInfo
+constexpr int kSlotInfos = 9;         // of enum SlotInfo,
+constexpr int kKeepInfos = 2;         // and of enum KeepInfo, where quotes of actions may be rejected
 constexpr int kTaskValues = 11;       // of enum TaskValue
 constexpr int kMostAgentClasses = 8;  // that users have written, of a market,
 constexpr int kMostAgentQty = 65535;  // and units of an order of theirs
@@ -82,6 +88,9 @@ enum Mark { kMarkFundamental = 0, kMarkMid = 1, kMarkLiquidation = 2 };
 enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisabled = 2 };
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
+// Of a side of a slot's quote, as it arrives; a bit each. And why nothing, or not all, of it came to rest.
+enum OrderFlag { kOrderFlagKeep = 1, kOrderFlagPostOnly = 2, kOrderFlagImmediateOrCancel = 4, kOrderFlagMarket = 8 };
+enum Reject { kRejectPostOnly = 1, kRejectOwnOrder = 2 };
 enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
 // Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/auction.h).
 enum Series {
@@ -99,6 +108,10 @@ enum SlotInfo {
   kSlotInfoCash = 0, kSlotInfoInventory = 1, kSlotInfoFees = 2, kSlotInfoBought = 3, kSlotInfoSold = 4, kSlotInfoFilled = 5,
   kSlotInfoOpen = 6, kSlotInfoValue = 7, kSlotInfoEpisodeReturn = 8
 };
+
+// Where actions may keep quotes, or slots have ladders, rows of each slot behind all these: bits of enum Reject of the last decision's
+// bids and asks.
+enum KeepInfo { kKeepInfoRejectedBid = 0, kKeepInfoRejectedAsk = 1 };
 
 // Settings of the task that may differ from market to market, from slot to slot and from episode to episode: a row of
 // Launch::task_values. The horizon is a market's, alike in all its slots; the inventory limit is only shown here, as pre-trade
@@ -208,6 +221,7 @@ struct TaskParams {
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
   int32_t extras;                  // columns behind all others of an observation: of each of enum Extra, a bit
   int32_t role[32];                // of each slot: enum Role
+  int32_t keep;                    // 1: actions may keep standing quotes, under continuous trading
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit
@@ -218,11 +232,13 @@ struct TaskParams {
   double value_scale[11];          // of each of enum TaskValue that has a column, what this is divided by
 };
 
-// The argument of one launch. A pointer that is not needed is null.
+// The argument of one launch. A pointer that is not needed is null. Of a ladder, with n above 1, N is n levels, and O is n levels with
+// two places in queues each; with one order per side neither is an axis.
 struct Launch {
   int64_t markets;
   int32_t levels;
   int32_t slots;
+  int32_t orders_per_side;         // n, levels of each slot's ladder
   int32_t decisions;
   int32_t auctions;
   int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
@@ -267,15 +283,21 @@ struct Launch {
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of its slots.
-  int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
+  int32_t* quotes;                 // [M, K, O, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]
   int64_t* fees;                   // [M, K] thousandths of a tick
   // State of slots under continuous trading, else null; bids first.
-  int32_t* queue;                  // [M, K, 2] built-in units ahead of standing quotes
-  int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + place among the interval's arrivals
+  int32_t* queue;                  // [M, K, O, 2] built-in units ahead of standing quotes
+  int64_t* moments;                // [M, K, O, 2] when standing quotes came: 256 * t + place among the interval's arrivals
+  // What is under way, of a market whose quotes may arrive in a later decision, else null.
+  int64_t* due;                    // [M, 4] 1 + the event at which each submission arrives, oldest first; 0: none
+  int32_t* due_quotes;             // [M, 4, K, N, 4] as new_quotes
+  int32_t* due_flags;              // [M, 4, K, N] as order_flags
   // Input and output of a run.
-  const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
+  const int32_t* new_quotes;       // [T, M, K, N, 4] or null: standing quotes stay
+  const int32_t* order_flags;      // [T, M, K, N] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
+  int32_t* rejects;                // [T, M, K, N] enum Reject likewise, or null
   int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision
   int64_t* value;                  // [T, M, K] 2 * cash + inventory * mid2 after each decision, fees apart
   int32_t* series_last_price;      // [M, S] absolute
@@ -313,7 +335,7 @@ struct Launch {
   uint8_t* truncated;              // [M, K]
   uint8_t* over;                   // [M, K] terminated or truncated
   // What is known after a decision, for those who ask: final infos and rewards of users' own; else null.
-  double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot: of the last decision, or as an episode began
+  double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot, then KeepInfo: of the last decision, or as an episode began
   double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays
   int64_t* episode_filled;         // [M, K] units bought and sold
   uint8_t* idle;                   // [M, K] the slot took no part in the last step

@@ -227,8 +227,18 @@ struct Account {
   int64_t cash, inventory, fees;  // ticks x units, units, thousandths of a tick
 };
 
-// Pre-trade limits: prices and sizes are cut, room for inventory is kept, and a quote does not cross itself.
-KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p) {
+// A quote that does not cross itself: the smaller side is dropped, or both if they are equal.
+KS_RULE Quote without_crossing(Quote q) {
+  if (q.bid_price >= q.ask_price && q.bid_qty > 0 && q.ask_qty > 0) {
+    bool drop_bid = q.bid_qty <= q.ask_qty, drop_ask = q.ask_qty <= q.bid_qty;
+    if (drop_bid) q.bid_qty = 0;
+    if (drop_ask) q.ask_qty = 0;
+  }
+  return q;
+}
+
+// Pre-trade limits: prices and sizes are cut, room for inventory is kept, and a quote that is to rest does not cross itself.
+KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p, bool both_rest = true) {
   q.bid_price = clamp_to(q.bid_price, -kMaxPrice, kMaxPrice);
   q.ask_price = clamp_to(q.ask_price, -kMaxPrice, kMaxPrice);
   int64_t bid_cap = p.max_quote_qty, ask_cap = p.max_quote_qty;
@@ -239,12 +249,55 @@ KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketPar
   }
   q.bid_qty = clamp_to(q.bid_qty, 0, (int32_t)bid_cap);
   q.ask_qty = clamp_to(q.ask_qty, 0, (int32_t)ask_cap);
-  if (q.bid_price >= q.ask_price && q.bid_qty > 0 && q.ask_qty > 0) {
-    bool drop_bid = q.bid_qty <= q.ask_qty, drop_ask = q.ask_qty <= q.bid_qty;
-    if (drop_bid) q.bid_qty = 0;
-    if (drop_ask) q.ask_qty = 0;
+  return both_rest ? without_crossing(q) : q;
+}
+
+// Flags of a slot's quote, as Launch::order_flags has them.
+struct OrderFlags {
+  int32_t word;
+
+  KS_RULE bool has(int32_t side, int32_t flag) const { return (word >> (8 * side) & flag) != 0; }
+  KS_RULE bool keeps(int32_t side) const { return has(side, kOrderFlagKeep); }
+  KS_RULE bool rests(int32_t side) const {
+    return keeps(side) || !has(side, kOrderFlagImmediateOrCancel | kOrderFlagMarket);
   }
+  // Whether neither side keeps what stands, and what is left of both will stand.
+  KS_RULE bool both_rest() const { return rests(0) && rests(1) && !keeps(0) && !keeps(1); }
+};
+
+KS_RULE OrderFlags keep_flags(bool bid, bool ask) {
+  return {(bid ? (int32_t)kOrderFlagKeep : 0) | (ask ? kOrderFlagKeep << 8 : 0)};
+}
+
+// What flags make of an arriving quote before the pre-trade limits.
+KS_RULE Quote quote_of_flags(Quote q, const Quote& standing, OrderFlags flags) {
+  if (flags.has(0, kOrderFlagMarket)) q.bid_price = kMaxPrice;
+  if (flags.has(1, kOrderFlagMarket)) q.ask_price = -kMaxPrice;
+  if (flags.keeps(0)) q.bid_price = standing.bid_price, q.bid_qty = standing.bid_qty;
+  if (flags.keeps(1)) q.ask_price = standing.ask_price, q.ask_qty = standing.ask_qty;
   return q;
+}
+
+// The same limits for a ladder: all of a side may fill, so levels get what is left of the room for inventory from the nearest on.
+KS_RULE void apply_ladder_limits(Quote* ladder, const OrderFlags* flags, int levels, int64_t inventory, const MarketParams& p) {
+  Quote asked[kMaxOrdersPerSide];
+  for (int n = 0; n < levels; ++n) asked[n] = apply_pre_trade_limits(ladder[n], inventory, p, false);
+  for (int n = 0; n < levels; ++n) {
+    int64_t nearer_bids = 0, nearer_asks = 0;
+    for (int i = 0; i < levels; ++i) {
+      const int32_t before = i < n;  // of equal prices the lower level is nearer
+      if (asked[i].bid_price >= asked[n].bid_price + 1 - before) nearer_bids += asked[i].bid_qty;
+      if (asked[i].ask_price <= asked[n].ask_price - 1 + before) nearer_asks += asked[i].ask_qty;
+    }
+    ladder[n] = asked[n];
+    if (p.inventory_limit >= 0) {
+      const int64_t bids = (int64_t)p.inventory_limit - inventory - nearer_bids;
+      const int64_t asks = (int64_t)p.inventory_limit + inventory - nearer_asks;
+      if (bids < asked[n].bid_qty) ladder[n].bid_qty = bids < 0 ? 0 : (int32_t)bids;
+      if (asks < asked[n].ask_qty) ladder[n].ask_qty = asks < 0 ? 0 : (int32_t)asks;
+    }
+    if (flags[n].both_rest()) ladder[n] = without_crossing(ladder[n]);
+  }
 }
 
 // The grid tick of a standing bid: -1 if it takes no part, the edge if it is above the grid. Prices and origins are

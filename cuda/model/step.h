@@ -26,18 +26,21 @@ KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped,
   return {!stopped && !done, waits && resets, waits && !resets};
 }
 
-// A slot's action as a quote; `action` is its continuous one, `row` its place among discrete ones.
+// A slot's action as a quote, and in `kept` the sides that it keeps as they stand, if any; `action` is its continuous one, or the part
+// of a level of its ladder, `row` its place among discrete ones.
 KS_RULE Quote asked_quote(const Launch& launch, const TaskParams& task, int32_t role, const float* action, int64_t row,
-                          int32_t mid2, const Target& target, const Quote& standing, int32_t& error) {
+                          int32_t mid2, const Target& target, const Quote& standing, int32_t& error, OrderFlags& kept,
+                          int level = 0) {
   return task.action_type == kActionTypeContinuous
-             ? decode_continuous(task, role, action, mid2, target, standing, error)
-             : decode_discrete(task, role, launch.choices[row], mid2, target, error);
+             ? decode_continuous(task, role, action, mid2, target, standing, error, kept)
+             : decode_discrete(task, role, launch.choices[row], mid2, target, error, kept, level);
 }
-// The same as a quote that the slot may have.
+// The same as a quote that the slot may have, in a call, where nothing is kept.
 KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int32_t role, const MarketParams& p,
                               const float* action, int64_t row, int32_t mid2, const Target& target,
                               const Quote& standing, int64_t inventory, int32_t& error) {
-  return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error), inventory, p);
+  OrderFlags kept = {0};
+  return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error, kept), inventory, p);
 }
 
 // The most auctions after those of the last decision in which what is left of blocks is executed.
@@ -161,6 +164,14 @@ KS_RULE void note_opening(const Launch& launch, int64_t m, int k, int32_t role, 
   if (played) return;
   launch.info[(kMarketInfos + kSlotInfoEpisodeReturn * launch.slots + k) * launch.markets + m] = 0.0;
   write_slot_info(launch, m, k, role, account, 0, 0, remaining, 0);
+}
+
+// Where quotes of actions may be rejected: bits of enum Reject of a slot's bids, and 2^8 times its asks'.
+KS_RULE void note_rejects(const Launch& launch, int64_t m, int k, int32_t rejects) {
+  double* const to = launch.info + (kMarketInfos + (int64_t)kSlotInfos * launch.slots + k) * launch.markets + m;
+  const int64_t row = launch.slots * launch.markets;
+  to[kKeepInfoRejectedBid * row] = (double)(rejects & 255);
+  to[kKeepInfoRejectedAsk * row] = (double)(rejects >> 8);
 }
 
 // Where a market stands when an episode begins: at its warm start, or in the opening book's middle.

@@ -72,24 +72,47 @@ KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int3
   return quote;
 }
 
+// Whether actions may keep standing quotes: in a kernel only if it was compiled for those that do (kineticsim_env/engines/cuda.py).
+#ifndef KS_KEEP
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_KEEP 0
+#else
+#define KS_KEEP 1
+#endif
+#endif
+constexpr bool kMayKeep = KS_KEEP != 0;
+KS_RULE bool may_keep(const TaskParams& task) { return kMayKeep && task.keep != 0; }
+
 KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
 
-// Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
+// How many numbers of a continuous action are of one level of a slot's ladder: what it quotes, and what it keeps.
+KS_RULE int numbers_of_level(const TaskParams& task, int32_t role) {
+  const int used = quotes_both_sides(role) ? 4 : 2;
+  return used + (may_keep(task) ? used / 2 : 0);
+}
+KS_RULE bool has_nan(const float* row, int count) {
+  for (int i = 0; i < count; ++i)
+    if (row[i] != row[i]) return true;
+  return false;
+}
+
+// Turn one slot's continuous action row, or a level's part of it, into quotes; a NaN keeps `standing`. Where actions may keep quotes, `kept` says which sides
+// this one keeps, by its last numbers: a maker's bid and ask, or both at once.
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
-                                const Target& target, const Quote& standing, int32_t& error) {
+                                const Target& target, const Quote& standing, int32_t& error, OrderFlags& kept) {
   constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
   const int used = quotes_both_sides(role) ? 4 : 2;
+  const int given = numbers_of_level(task, role);
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
-  for (int i = 0; i < used; ++i) {
-    if (row[i] != row[i]) {
-      error |= kErrorNanAction;
-      return standing;
-    }
+  if (has_nan(row, given)) {
+    error |= kErrorNanAction;
+    return standing;
   }
-  for (int i = 0; i < used; ++i) {
+  for (int i = 0; i < given; ++i) {
     if (fabsf(row[i]) > kMostAction) error |= kErrorActionRange;
-    a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
+    if (i < used) a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
+  if (may_keep(task)) kept = keep_flags(row[used] > 0.0f, row[given - 1] > 0.0f);
   if (quotes_both_sides(role)) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
@@ -103,28 +126,45 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
 }
 
 // Turn one slot's discrete choice into quotes: a maker's is an offset per side; the others' is none, or one of some
-// offsets in two sizes, or of a trader on two sides. Python reads the offsets from this text.
+// offsets in two sizes, or of a trader on two sides. Where actions may keep quotes there is one choice more, the last: of a maker
+// for each side. Level n of a ladder stands n ticks behind. Python reads the offsets from this text.
 KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, const Target& target,
-                              int32_t& error) {
+                              int32_t& error, OrderFlags& kept, int level) {
   constexpr int32_t kMakerOffsets[kMakerChoices] = {0, 1, 2, 3, 4, 6, 8};  // behind the mid; the first: no order
   constexpr int32_t kDirectionalOffsets[kDirectionalOffsetCount] = {-6, -3, -1, 0, 1, 3, 6};  // through the mid
-  const int32_t choices = quotes_both_sides(role) ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
+  const int32_t per_side = kMakerChoices + may_keep(task), others = 1 + 2 * kDirectionalOffsetCount;
+  const int32_t choices = quotes_both_sides(role) ? per_side * per_side : others + may_keep(task);
   if (choice < 0 || choice >= choices) {
     error |= kErrorActionRange;
     choice = choice < 0 ? 0 : choices - 1;
   }
   if (quotes_both_sides(role)) {
-    int32_t bid = (int32_t)choice / kMakerChoices, ask = (int32_t)choice % kMakerChoices;
-    return maker_quote(mid2, kMakerOffsets[bid], bid ? task.max_qty : 0, kMakerOffsets[ask], ask ? task.max_qty : 0);
+    int32_t bid = (int32_t)choice / per_side, ask = (int32_t)choice % per_side;
+    if (may_keep(task)) {
+      kept = keep_flags(bid == kMakerChoices, ask == kMakerChoices);
+      bid = kept.keeps(0) ? 0 : bid, ask = kept.keeps(1) ? 0 : ask;
+    }
+    return maker_quote(mid2, kMakerOffsets[bid] + level, bid ? task.max_qty : 0, kMakerOffsets[ask] + level, ask ? task.max_qty : 0);
+  }
+  if (may_keep(task) && choice == others) {
+    kept = keep_flags(true, true);
+    choice = 0;
   }
   if (choice == 0) return Quote{0, 0, 0, 0};
   const int32_t order = (int32_t)choice - 1;
   if (chooses_side(role)) {
-    const int32_t offset = kDirectionalOffsets[order % kDirectionalOffsetCount];
+    const int32_t offset = kDirectionalOffsets[order % kDirectionalOffsetCount] - level;
     return directional_quote(mid2, order < kDirectionalOffsetCount ? 1 : -1, offset, task.max_qty);
   }
   int32_t qty = order % 2 ? task.max_qty : (task.max_qty + 1) / 2;
-  return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2], at_most(qty, target.remaining));
+  return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2] - level, at_most(qty, target.remaining));
+}
+
+// What levels of a ladder leave to those behind them of what there is to trade: this one asks for a quote, or keeps what stands.
+KS_RULE void take_from(Target& target, const Quote& asked, const Quote& standing, OrderFlags kept) {
+  const Quote& counted = kept.keeps(target.side < 0) ? standing : asked;
+  const int64_t left = target.remaining - (target.side > 0 ? counted.bid_qty : target.side < 0 ? counted.ask_qty : 0);
+  target.remaining = left > 0 ? left : 0;
 }
 
 // At the deadline the rest of a block goes into the market at any price, `forced_qty` units per auction.
@@ -396,6 +436,19 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
 
 // What is ahead of a slot's bid or ask, behind its other features under continuous trading: scaled as depths are.
 KS_RULE Ratio queue_ratio(int32_t ahead) { return squash((float)ahead, 8.0f); }
+
+// Column i of those of a level behind the first of a slot's ladder: `level` is what stands of it.
+KS_RULE Ratio level_ratio(const TaskParams& task, const Quote& level, int32_t bid_ahead, int32_t ask_ahead, int32_t mid2, int i) {
+  const float max_qty = (float)task.max_qty;
+  switch (i) {
+    case 0: return squash(level.bid_qty > 0 ? (float)((int64_t)mid2 - 2 * (int64_t)level.bid_price) : 0.0f, 16.0f);
+    case 1: return Ratio{(float)level.bid_qty, max_qty};
+    case 2: return squash(level.ask_qty > 0 ? (float)(2 * (int64_t)level.ask_price - mid2) : 0.0f, 16.0f);
+    case 3: return Ratio{(float)level.ask_qty, max_qty};
+    case 4: return queue_ratio(bid_ahead);
+    default: return queue_ratio(ask_ahead);
+  }
+}
 
 // Column i of enum Extra, behind all others where an environment asks for it; `row` is the slot's place among all slots.
 template <typename Book>

@@ -13,7 +13,7 @@ struct CallTape : TapeMarket {
 
   explicit CallTape(const Launch& of) : TapeMarket(of), waiting(of.levels) {}
 
-  void interval(const Quote* fresh, uint64_t, bool) override {
+  void interval(const Quote* fresh, const int32_t*) override {
     begin_interval();
     marketable[0] = marketable[1] = 0;
     if (on_clock()) play_events(fresh);

@@ -22,7 +22,7 @@ struct Coming {
 struct TapeMarket : MarketNumbers {
   Launch launch;  // of this market alone, with a copy of what agents remember
   const MarketParams p;
-  const int levels, slots;
+  const int levels, slots, ladder, per_slot, quoted;  // levels of a slot's ladder; quotes of a slot, and of all
   std::vector<int32_t> memory;
   RegimeParams now;
   Pricing pricing;
@@ -30,15 +30,16 @@ struct TapeMarket : MarketNumbers {
   int64_t volume, trades;
   uint64_t g = 0;  // the next event
   OrderBook book;
-  Quote quotes[kMaxSlots];
+  Quote quotes[2 * kMaxOrders];
   Account accounts[kMaxSlots];
-  int32_t aheads[kMaxSlots][2];
-  int64_t moments[kMaxSlots][2], ids[kMaxSlots][2];
+  int32_t aheads[2 * kMaxOrders][2];
+  int64_t moments[2 * kMaxOrders][2], ids[2 * kMaxOrders][2];
   Rows rows;
   std::unique_ptr<LiveAgents> agents;
 
   explicit TapeMarket(const Launch& of)
       : MarketNumbers(numbers_of(of, 0)), launch(of), p(of.params[0]), levels(of.levels), slots(of.slots),
+        ladder(of.orders_per_side), per_slot(ladder > 1 ? 2 * ladder : 1), quoted(slots * per_slot),
         regime(of.regime ? of.regime[0] : 0), ret(of.ret ? of.ret[0] : 0),
         beat_price(of.beat_price ? of.beat_price[0] : 0), volume(of.volume[0]), trades(of.trades[0]), book(of.levels) {
     if (of.agent_memory) {
@@ -46,13 +47,13 @@ struct TapeMarket : MarketNumbers {
       launch.agent_memory = memory.data();
     }
     now = parameters_in_force(p, of.regimes, regime);
-    for (int k = 0; k < slots; ++k) {
-      std::memcpy(&quotes[k], of.quotes + 4 * k, sizeof(Quote));
-      accounts[k] = {of.cash[k], of.inventory[k], of.fees[k]};
+    for (int k = 0; k < slots; ++k) accounts[k] = {of.cash[k], of.inventory[k], of.fees[k]};
+    for (int j = 0; j < quoted; ++j) {
+      std::memcpy(&quotes[j], of.quotes + 4 * j, sizeof(Quote));
       for (int side = 0; side < 2; ++side) {
-        aheads[k][side] = of.queue ? of.queue[2 * k + side] : 0;
-        moments[k][side] = of.moments ? of.moments[2 * k + side] : 0;
-        ids[k][side] = 0;
+        aheads[j][side] = of.queue ? of.queue[2 * j + side] : 0;
+        moments[j][side] = of.moments ? of.moments[2 * j + side] : 0;
+        ids[j][side] = 0;
       }
     }
     agents = std::make_unique<LiveAgents>(launch, 0, p, AgentView{});
@@ -60,9 +61,8 @@ struct TapeMarket : MarketNumbers {
   TapeMarket(const TapeMarket&) = delete;
   virtual ~TapeMarket() = default;
 
-  // One interval. `fresh` are quotes of a decision, [K], that under continuous trading arrive before event `arrival`, or null;
-  // `last`: the interval is its decision's last.
-  virtual void interval(const Quote* fresh, uint64_t arrival, bool last) = 0;
+  // One interval. `fresh` are quotes of a decision that begins with it, [K], or of ladders [K, N], or null; `flags` are theirs, or null.
+  virtual void interval(const Quote* fresh, const int32_t* flags) = 0;
 
   bool on_clock() const { return launch.arrivals == kArrivalsClock; }
   bool continuous() const { return launch.mechanism == kMechanismContinuous; }
@@ -88,76 +88,77 @@ struct TapeMarket : MarketNumbers {
     if (!on_clock()) set_pricing(last_tick, t);
     for (int side = 0; side < 2; ++side) {
       for (int32_t i = 0; i < levels; ++i) open_tick(side, side ? i : levels - 1 - i, side ? ask : bid);
-      for (int k = 0; k < slots; ++k)
-        if (ids[k][side] == 0) submit_quote(k, side);  // off the grid
+      for (int j = 0; j < quoted; ++j)
+        if (ids[j][side] == 0) submit_quote(j, side);  // off the grid
     }
   }
   void open_tick(int side, int32_t tick, const int32_t* row) {
     int32_t left = row[tick];
     const int32_t all = left;
-    for (int k = 0; k >= 0;) {
-      k = next_quote(side, [&](int j) { return ids[j][side] == 0 && quote_tick(j, side) == tick; });
-      const int32_t part = k < 0 ? left : std::min(left, std::max(0, aheads[k][side] - (all - left)));
+    for (int next = 0; next >= 0;) {
+      next = next_quote(side, [&](int j) { return ids[j][side] == 0 && quote_tick(j, side) == tick; });
+      const int32_t part = next < 0 ? left : std::min(left, std::max(0, aheads[next][side] - (all - left)));
       if (part > 0) {
         const Order order = {++rows.orders, t, -1, part, kResting, 0};
         rows.submit(order, side, tick + origin);
         book.rest(side, tick, order);
         left -= part;
       }
-      if (k >= 0) submit_quote(k, side);
+      if (next >= 0) submit_quote(next, side);
     }
   }
 
   // Quotes -----------------------------------------------------------------------------------------------------------
 
-  int32_t quantity(int k, int side) const { return side ? quotes[k].ask_qty : quotes[k].bid_qty; }
-  int32_t price(int k, int side) const { return side ? quotes[k].ask_price : quotes[k].bid_price; }
-  void set_price(int k, int side, int32_t x) { (side ? quotes[k].ask_price : quotes[k].bid_price) = x; }
-  void set_quantity(int k, int side, int32_t x) {
-    (side ? quotes[k].ask_qty : quotes[k].bid_qty) = x;
-    if (x == 0) aheads[k][side] = 0, moments[k][side] = 0;
+  int slot_of(int j) const { return j / per_slot; }
+  int32_t quantity(int j, int side) const { return side ? quotes[j].ask_qty : quotes[j].bid_qty; }
+  int32_t price(int j, int side) const { return side ? quotes[j].ask_price : quotes[j].bid_price; }
+  void set_price(int j, int side, int32_t x) { (side ? quotes[j].ask_price : quotes[j].bid_price) = x; }
+  void set_quantity(int j, int side, int32_t x) {
+    (side ? quotes[j].ask_qty : quotes[j].bid_qty) = x;
+    if (x == 0) aheads[j][side] = 0, moments[j][side] = 0;
   }
-  Order quote_order(int k, int side) const { return {ids[k][side], t, k, quantity(k, side), kSlot, 0}; }
+  Order quote_order(int j, int side) const { return {ids[j][side], t, slot_of(j), quantity(j, side), kSlot, 0}; }
 
   // A side of a slot comes as an order of its own.
-  void submit_quote(int k, int side) {
-    if (quantity(k, side) <= 0) return;
-    ids[k][side] = ++rows.orders;
-    rows.submit(quote_order(k, side), side, price(k, side));
+  void submit_quote(int j, int side) {
+    if (quantity(j, side) <= 0) return;
+    ids[j][side] = ++rows.orders;
+    rows.submit(quote_order(j, side), side, price(j, side));
   }
   // So many units of it go.
-  void withdraw(int k, int side, int32_t units, Reason reason) {
+  void withdraw(int j, int side, int32_t units, Reason reason) {
     if (units <= 0) return;
-    const int32_t at = price(k, side);
-    set_quantity(k, side, quantity(k, side) - units);
-    rows.cancel(quote_order(k, side), side, at, units, reason);
+    const int32_t at = price(j, side);
+    set_quantity(j, side, quantity(j, side) - units);
+    rows.cancel(quote_order(j, side), side, at, units, reason);
   }
 
   // Of the quotes that `among` holds for that with the least ahead, or the earliest of several; -1: there is none.
   template <typename Among>
   int next_quote(int side, const Among& among) const {
     int next = -1;
-    for (int k = 0; k < slots; ++k) {
-      if (!among(k)) continue;
-      const bool sooner = next < 0 || aheads[k][side] < aheads[next][side] ||
-                          (aheads[k][side] == aheads[next][side] && moments[k][side] < moments[next][side]);
-      if (sooner) next = k;
+    for (int j = 0; j < quoted; ++j) {
+      if (!among(j)) continue;
+      const bool sooner = next < 0 || aheads[j][side] < aheads[next][side] ||
+                          (aheads[j][side] == aheads[next][side] && moments[j][side] < moments[next][side]);
+      if (sooner) next = j;
     }
     return next;
   }
 
   // The tick at which a standing quote takes part, or -1.
-  int32_t quote_tick(int k, int side) const {
-    const int32_t tick = price(k, side) - origin;
-    if (quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
+  int32_t quote_tick(int j, int side) const {
+    const int32_t tick = price(j, side) - origin;
+    if (quantity(j, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
     if (continuous()) return tick >= 0 && tick < levels ? tick : -1;
     return pricing.nearest_multiple(tick);
   }
   BestPrices best_prices() const {
     BestPrices best = {book.best[0], book.best[1]};
-    for (int k = 0; k < slots; ++k) {
-      best.bid = std::max(best.bid, quote_tick(k, 0));
-      const int32_t tick = quote_tick(k, 1);
+    for (int j = 0; j < quoted; ++j) {
+      best.bid = std::max(best.bid, quote_tick(j, 0));
+      const int32_t tick = quote_tick(j, 1);
       if (tick >= 0) best.ask = std::min(best.ask, tick);
     }
     return best;
@@ -168,7 +169,7 @@ struct TapeMarket : MarketNumbers {
   }
   int32_t units_at(int side, int32_t tick) const {
     int32_t units = book.units[side][(std::size_t)tick];
-    for (int k = 0; k < slots; ++k) units += quote_tick(k, side) == tick ? quantity(k, side) : 0;
+    for (int j = 0; j < quoted; ++j) units += quote_tick(j, side) == tick ? quantity(j, side) : 0;
     return units;
   }
 
@@ -272,6 +273,8 @@ struct TapeMarket : MarketNumbers {
 
   // The engine's ------------------------------------------------------------------------------------------------------
 
+  virtual bool same_under_way(const Launch&) const { return true; }
+
   // The name of what the engine has otherwise; null if all is the same.
   const char* difference(const Launch& engine) const {
     for (int side = 0; side < 2; ++side)
@@ -288,15 +291,18 @@ struct TapeMarket : MarketNumbers {
     if (engine.ret && engine.ret[0] != ret) return "ret";
     if (engine.beat_price && engine.beat_price[0] != beat_price) return "beat_price";
     for (int k = 0; k < slots; ++k) {
-      if (std::memcmp(engine.quotes + 4 * k, &quotes[k], sizeof(Quote)) != 0) return "quotes";
       if (engine.cash[k] != accounts[k].cash) return "cash";
       if (engine.inventory[k] != accounts[k].inventory) return "inventory";
       if (engine.fees[k] != accounts[k].fees) return "fees";
+    }
+    for (int j = 0; j < quoted; ++j) {
+      if (std::memcmp(engine.quotes + 4 * j, &quotes[j], sizeof(Quote)) != 0) return "quotes";
       for (int side = 0; side < 2; ++side) {
-        if (engine.queue && engine.queue[2 * k + side] != aheads[k][side]) return "queue";
-        if (engine.moments && engine.moments[2 * k + side] != moments[k][side]) return "moments";
+        if (engine.queue && engine.queue[2 * j + side] != aheads[j][side]) return "queue";
+        if (engine.moments && engine.moments[2 * j + side] != moments[j][side]) return "moments";
       }
     }
+    if (engine.due && !same_under_way(engine)) return "due";
     const std::size_t bytes = memory.size() * sizeof(int32_t);
     return bytes > 0 && std::memcmp(engine.agent_memory, memory.data(), bytes) != 0 ? "agent_memory" : nullptr;
   }

@@ -13,7 +13,7 @@ enum Reason : uint8_t {
   kNoReason,
   kCancelled,  // by a beat's cancellation
   kResidue,    // what an auction left of marketable orders
-  kExpired,    // what is left of a marketable order in continuous trading
+  kExpired,    // what is left of an order that is not to rest, or stopped before its slot's own, in continuous trading
   kWithdrawn,  // by the slot whose quote it was
   kLeftGrid    // the window moved away from it
 };

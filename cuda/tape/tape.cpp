@@ -1,6 +1,6 @@
 // tape.cpp: plays a market order by order and writes its tape, or LOBSTER's messages of a tape's rows; a library of its own
-// (kineticsim_env/tapes/library.py). Beside it the C++ engine plays the same market: after every interval, or after all of a
-// decision whose quotes are under way, both have to be the same to the last bit.
+// (kineticsim_env/tapes/library.py). Beside it the C++ engine plays the same market: after every interval both have to be the
+// same to the last bit.
 #include <cstdint>
 #include <memory>
 
@@ -21,18 +21,15 @@ struct Player {
 
 enum Ended : int64_t { kPlayed, kStopped, kDiffers };
 
-// A decision of some intervals, in one launch of the engine; `fresh` are its quotes, or null.
-static Ended play(Player& player, const Quote* fresh, int64_t intervals) {
+// An interval; `fresh` are the quotes of a decision that begins with it, or null, and `flags` theirs, or null.
+static Ended play(Player& player, const Quote* fresh, const int32_t* flags) {
   Launch& launch = player.launch;
-  TapeMarket& market = *player.market;
-  launch.decisions = 1, launch.auctions = (int32_t)intervals;
+  launch.decisions = launch.auctions = 1;
   launch.new_quotes = reinterpret_cast<const int32_t*>(fresh);
+  launch.order_flags = flags;
   if (player.engine(&launch) >= 0) return kStopped;
-  const uint64_t length = (uint32_t)market.p.levers.interval, latency = (uint32_t)market.p.levers.quote_latency;
-  const uint64_t arrival = (uint64_t)market.t * length + std::min(latency, (uint64_t)intervals * length);
-  for (int64_t i = 0; i < intervals; ++i)
-    market.interval(market.continuous() || i == 0 ? fresh : nullptr, arrival, i == intervals - 1);
-  player.differs = market.difference(launch);
+  player.market->interval(fresh, flags);
+  player.differs = player.market->difference(launch);
   return player.differs ? kDiffers : kPlayed;
 }
 
@@ -51,16 +48,14 @@ int64_t ks_tape_open(const ks::Launch* launch, void* engine) {
   return reinterpret_cast<int64_t>(player.release());
 }
 
-// Play intervals. `quotes` [K, 4] are those of a decision that begins with them, or null; `fundamental` [intervals] is the
-// fundamental price as each of them begins, or null. Quotes under way keep the engine from stopping between intervals, as they
-// arrive after a latency: there is no `fundamental` then. Returns an Ended.
-int64_t ks_tape_play(void* of, const int32_t* quotes, int64_t intervals, const int32_t* fundamental) {
+// Play intervals. `quotes` [K, 4], or of ladders [K, N, 4], are those of a decision that begins with them, or null, and `flags` [K] or
+// [K, N] theirs; `fundamental` [intervals] is the fundamental price as each of them begins, or null. Returns an Ended.
+int64_t ks_tape_play(void* of, const int32_t* quotes, const int32_t* flags, int64_t intervals, const int32_t* fundamental) {
   auto& player = *static_cast<ks::tape::Player*>(of);
   const auto* fresh = reinterpret_cast<const ks::Quote*>(quotes);
-  if (fresh && player.market->p.levers.quote_latency > 0 && !fundamental) return ks::tape::play(player, fresh, intervals);
   for (int64_t i = 0; i < intervals; ++i) {
     if (fundamental) player.market->fundamental = player.launch.fundamental_price[0] = fundamental[i];
-    const auto ended = ks::tape::play(player, i == 0 ? fresh : nullptr, 1);
+    const auto ended = ks::tape::play(player, i == 0 ? fresh : nullptr, i == 0 ? flags : nullptr);
     if (ended != ks::tape::kPlayed) return ended;
   }
   return ks::tape::kPlayed;

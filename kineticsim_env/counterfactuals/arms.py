@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.checks import check_quotes
+from kineticsim_env.runtime.checks import check_one_order_per_side, check_quotes
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.values import check_choice, check_count, check_progress, progress_bar, show
 from kineticsim_env.simulator import Simulator
@@ -102,7 +102,7 @@ def counterfactual(
         seed: As in `Simulator`.
         decisions: T, if `orders` is a function.
         after: Auctions to run after the last decision, with all quotes withdrawn. What trades before that has arrived
-            (see `quote_latency`) is among the last decision's fills.
+            (see `quote_latency`) is among the last decision's fills; what is still under way at the end never trades.
         warmup: Auctions before the first decision, which are not recorded.
         slots: As in `Simulator`. A slot that replaces an agent replaces it in both arms.
         engine: As in `Simulator`.
@@ -119,6 +119,7 @@ def counterfactual(
     auctions, after = check_count("auctions", auctions, 1), check_count("after", after, 0)
     warmup, progress = check_count("warmup", warmup, 0), check_progress(progress)
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
+    check_one_order_per_side(simulator.config, "a counterfactual, whose orders are one per side")
     shape = (simulator.num_markets, len(simulator.slots), 4)
     if isinstance(orders, type):  # a call of a class makes an object, not quotes
         raise TypeError(f"orders: expected quotes, or a function of t and the simulator, got {show(orders)}")
@@ -143,8 +144,8 @@ def counterfactual(
     elif decisions:
         parts.append(simulator.rollout(orders, auctions, SERIES))
     fills = torch.cat([part.fills for part in parts])
-    silence = torch.zeros((after, *shape), dtype=torch.int32, device=simulator.device)
-    parts.append(simulator.rollout(silence, 1, SERIES))
+    silence = torch.zeros((min(after, 1), *shape), dtype=torch.int32, device=simulator.device)
+    parts.append(simulator.rollout(silence, max(after, 1), SERIES))
     if decisions:  # quotes stand until word of their end arrives, which takes `quote_latency` too
         fills[-1] += parts[-1].fills.sum(0)
     folded = {name: [part.series[name].transpose(0, 1).flatten(1) for part in parts] for name in SERIES}

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.runtime.checks import check_one_order_per_side
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Interval, Mean, bootstrap_interval, mean_and_error
@@ -92,6 +93,7 @@ def causal_impact(
     if isinstance(market, str):
         market = MarketConfig.preset(market)
     config = MarketConfig() if market is None else check_instance("market", market, MarketConfig)
+    check_one_order_per_side(config, "causal_impact, whose orders are one per side")
     sizes, lags = _counts("sizes", sizes, 1), _counts("lags", lags, 0)
     pieces, warmup = check_count("pieces", pieces, 1), check_count("warmup", warmup, 0)
     check_choice("side", side, SIDES)
@@ -162,11 +164,17 @@ def check_room(config: MarketConfig, wanted: dict[str, tuple[int, str]]) -> None
 
 
 def market_order(simulator: Simulator, side: int, due: int) -> torch.Tensor:
-    """Return the quotes int32 `[M, 1, 4]` that take, at any price, what every market's inventory lacks of `due`."""
+    """Return the quotes int32 `[M, 1, 4]` that take, at any price, what every market's inventory lacks of `due`.
+
+    What is under way is on its way to it, but for the last of four submissions, in whose place these would come.
+    """
     quotes = torch.zeros((simulator.num_markets, 1, 4), dtype=torch.int32, device=simulator.device)
     column = 0 if side > 0 else 2
     quotes[..., column] = side * MAX_PRICE
-    quotes[..., column + 1] = (due - side * simulator.inventory).clamp(0, MAX_QUOTE_QTY).to(torch.int32)
+    missing = due - side * simulator.inventory
+    if "due_quotes" in simulator.tensors:
+        missing -= simulator.tensors["due_quotes"][:, :-1, ..., column + 1].sum(1)
+    quotes[..., column + 1] = missing.clamp(0, MAX_QUOTE_QTY).to(torch.int32)
     return quotes
 
 

@@ -18,7 +18,7 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, action_form
 
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
     layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
@@ -34,11 +34,11 @@ class Engine:
     name = "none"
     plays_at_once = False  # whether `step_at_once` ever does
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        """Bind the engine to persistent tensors, by their names in `struct Launch`; sizes are M, L and K."""
+    def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Bind the engine to persistent tensors, by their names in `struct Launch`; sizes are M, L, K, N and O."""
         self.device = device
         self._sizes = dict(sizes)
-        self._dims = tuple(sizes[name] for name in "MLK")
+        self._dims = tuple(sizes[name] for name in "MLKNO")
         self._tensors: dict[str, torch.Tensor] = {}
         self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
         self._watched: dict[str, torch.Tensor] = {}  # the same tensors, and others that share their memory
@@ -91,8 +91,10 @@ class Engine:
         self._task = settings
         discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
         self._input = "choices" if discrete else "actions"
+        keep = bool(settings.get("keep", 0))
         roles = list(settings.get("role", [0]))[: self._sizes["K"]]
-        self._action_size = max(SPECS[ROLES[number]].action.size for number in roles)
+        levels = layout.levels_of_ladders(self._sizes)
+        self._action_size = max(action_form(ROLES[number], keep, levels).size for number in roles)
         self._fits_task = True
 
     def launch(
@@ -148,7 +150,7 @@ class Engine:
         width = 0
         if name == "actions":  # rows may be as short as the roles' actions
             width = max(tensor.shape[-1] if tensor.dim() else 0, self._action_size)
-        dtype, shape, count = _expected(name, *self._dims, decisions, auctions, width)
+        dtype, shape, count = _expected(name, self._dims, decisions, auctions, width)
         # Axes of length 1 may be missing, as only the memory is handed on.
         if tensor.dtype != dtype or tensor.numel() != count or tensor.device != self.device:
             found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
@@ -279,10 +281,10 @@ class Engine:
 
 @functools.lru_cache(maxsize=256)
 def _expected(
-    name: str, markets: int, levels: int, slots: int, decisions: int, auctions: int, action_stride: int
+    name: str, dims: tuple[int | tuple[int, ...], ...], decisions: int, auctions: int, action_stride: int
 ) -> tuple[torch.dtype, tuple[int, ...], int]:
     """Return dtype, shape and number of elements of a launch's tensor."""
-    sizes = {"M": markets, "L": levels, "K": slots, "T": decisions, "S": auctions, "action_stride": action_stride}
+    sizes = dict(zip("MLKNO", dims, strict=True)) | {"T": decisions, "S": auctions, "action_stride": action_stride}
     field = layout.LAUNCH_FIELDS[name]
     shape = field.shape(sizes)
     return field.dtype, shape, math.prod(shape)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_ORIGIN
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESET
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stopped
@@ -85,7 +85,7 @@ class CpuEngine(NativeEngine):
         # Warm starts count: a reset inside a launch swaps them in.
         books = [self._tensors[name] for name in ("bid", "ask", "bank_bid", "bank_ask") if name in self._tensors]
         largest = max(int(book.sum(1).max()) for book in books)
-        room = INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
+        room = INT32_LIMIT - 1 - largest - self._most_quoted()
         places = [(self._tensors["last_tick"], self._tensors["price_origin"])]
         if "bank_scalars" in self._tensors:
             places.append(self._tensors["bank_scalars"][:, 1:3].unbind(1))

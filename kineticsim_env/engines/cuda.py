@@ -104,7 +104,7 @@ class CudaEngine(NativeEngine):
         names = [name for name in layout.PARAMS_FIELDS if name not in self._changing]
         fixed = [(layout.PARAMS_FIELDS[name], self._rows[name]) for name in names]
         constants = [f"p.{field.path}={int(value[0])}" for field, value in fixed if np.all(value == value[0])]
-        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
+        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"], **self._ladders()}
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
@@ -136,6 +136,11 @@ class CudaEngine(NativeEngine):
         stride = self._struct.agent_parameters_stride
         return sum((2 * len(g.kind.memory) + stride * len(g.kind.parameters)) * g.agents for g in self._groups)
 
+    def _ladders(self) -> dict[str, int]:
+        """Return how many slots have ladders, and of how many levels."""
+        slots, levels = self._sizes["K"], self._struct.orders_per_side
+        return {"KS_LADDERS": slots, "KS_LEVELS_OF_LADDERS": levels} if slots and levels > 1 else {}
+
     def _plan_for(self, mode: int) -> Any:
         """Return the variant and the shape for a mode, a `struct Plan`."""
         largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
@@ -165,14 +170,16 @@ class CudaEngine(NativeEngine):
         specialised = self._specialised or "KS_LANES" in chosen
         common = {
             "KS_TASK": int(mode > 0),
-            "KS_SLOTS": min(self._sizes["K"], 2),
+            "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
+            **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
             **({"KS_SCENARIOS": 1} if mode > 0 and "scenario_thresholds" in self._tensors else {}),
             **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
+            **({"KS_KEEP": 1} if mode > 0 and self._task.get("keep", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }

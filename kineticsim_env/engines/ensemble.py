@@ -16,8 +16,8 @@ from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.agents import agent_groups, opening_memory, parameter_table
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import multinomial_counts, open_books, opening_book, seen_at_opening
-from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
-from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.engines.parameters import changed, check_latency, class_counts, parameter_rows
+from kineticsim_env.runtime import layout, saved_states, state_ranges
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots
 from kineticsim_env.runtime.values import check_flag, check_instance
@@ -47,7 +47,7 @@ class Ensemble(LiveMarkets):
             seed: Market m is seeded `seed + m`; or one seed per market. For several runs see `run_seed`.
             slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
                 `"fundamental"`, or the name of one of `config.agents`) of the agent that it replaces, None for one that
-                replaces nobody. At most 32.
+                replaces nobody. At most 32, and as many levels of all their ladders (`orders_per_side`) together.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.
 
         Raises:
@@ -55,13 +55,14 @@ class Ensemble(LiveMarkets):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         config = MarketConfig() if config is None else config
-        self._config = check_instance("config", config, MarketConfig)
+        self._config = self._began = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
-        self.slots = check_slots(slots, [kind.name for kind in config.agents])
+        self.slots = check_slots(slots, [kind.name for kind in config.agents], config.orders_per_side)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
-        self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
+        self.sizes: dict[str, Any] = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
+        self.sizes |= layout.ladder_sizes(config.orders_per_side)
         self.sizes["I"] = layout.info_rows(len(self.slots))
         self._replaced = {name: self.slots.count(name) for name in (*CLASSES, *(kind.name for kind in config.agents))}
         self._groups = agent_groups(config, self._replaced)
@@ -128,8 +129,9 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `regimes` and `agents`. A `window` above 0 cannot become
-                0. Parameters of agents that users have written are named by their class,
+                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above
+                0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all markets from
+                the start. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
 
@@ -144,7 +146,12 @@ class Ensemble(LiveMarkets):
             )
         chosen = check_mask("mask", mask, self.num_markets, self.device).cpu().numpy()
         config = changed(self.config, fields, chosen)
+        check_latency(config, self._began)
         self.engine.check_plays(config)
+        self._take_config(config)
+
+    def _take_config(self, config: MarketConfig) -> None:
+        """Play a changed config, which was checked."""
         drawn = self._counts if config.population == "multinomial" else None
         counts = class_counts(config, self.num_markets if config.per_market else 1) if drawn is None else drawn
         with Uninterrupted():
@@ -165,6 +172,7 @@ class Ensemble(LiveMarkets):
             TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of the range that
                 `docs/model.md` gives it, or if the state is of another market; the present state is untouched then.
         """
+        saved = saved_states.with_quotes_under_way(saved, self.tensors)
         saved_states.check_agents(saved, self.about())
         saved_states.check_names(saved, self.tensors)
         differences = saved_states.check_about(saved, self.about(), strict)
@@ -178,7 +186,7 @@ class Ensemble(LiveMarkets):
         checked = {
             name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
         }
-        saved_states.check_market_ranges(checked, parameters, self.config.num_levels)
+        state_ranges.check_market_ranges(checked, parameters, self.config.num_levels)
         return checked
 
     def _take_state(self, checked: Mapping[str, torch.Tensor], counts: np.ndarray | None) -> None:
@@ -235,7 +243,7 @@ class Ensemble(LiveMarkets):
         return opening_memory(self._groups, seen_at_opening(self.rows, regime))
 
 
-def _state_of(config: MarketConfig, sizes: Mapping[str, int]) -> list[str]:
+def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:
     """Return the names of the tensors that hold markets of a config, and of these sizes."""
     return [
         *layout.MARKET_STATE,
@@ -244,4 +252,5 @@ def _state_of(config: MarketConfig, sizes: Mapping[str, int]) -> list[str]:
         *(layout.CLOCK_STATE if config.uses_clock else ()),
         *(layout.MEMORY_STATE if sizes["Q"] else ()),
         *(layout.QUEUE_STATE if config.is_continuous else ()),
+        *(layout.WAY_STATE if sizes["K"] and config.quotes_may_wait else ()),
     ]

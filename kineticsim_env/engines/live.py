@@ -66,14 +66,20 @@ class LiveMarkets:
     volume: torch.Tensor = _live("volume", "Units traded since the reset, int64 `[M]`, live.")
     trades: torch.Tensor = _live("trades", "Auctions that traded since the reset, int64 `[M]`, live.")
     t: torch.Tensor = _live("t", "Auctions since the reset, int64 `[M]`, live.")
-    quotes: torch.Tensor = _live("quotes", "Standing quotes of the slots, int32 `[M, K, 4]`, live.")
+    quotes: torch.Tensor = _live(
+        "quotes",
+        "Standing quotes of the slots, int32 `[M, K, 4]`, live; of ladders `[M, K, N, 2, 4]`, each level's two places.",
+    )
     cash: torch.Tensor = _live("cash", "Cash of the slots, ticks x units, int64 `[M, K]`, live.")
     inventory: torch.Tensor = _live("inventory", "Inventory of the slots, units, int64 `[M, K]`, live.")
     fees: torch.Tensor = _live("fees", "Fees paid by the slots, thousandths of a tick, int64 `[M, K]`, live.")
 
     @property
     def queue(self) -> torch.Tensor:
-        """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; continuous trading has it."""
+        """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; of ladders `[M, K, N, 2, 2]`.
+
+        Continuous trading has it.
+        """
         if "queue" not in self.tensors:
             raise AttributeError("queue: expected mechanism 'continuous', got 'call', in which nobody queues")
         return self.tensors["queue"]

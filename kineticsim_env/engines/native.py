@@ -6,6 +6,7 @@ at every tensor before it gets here. For programs that torch compiles they regis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,9 +29,10 @@ class NativeEngine(Engine):
 
     name = "native"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
+        self._struct.orders_per_side = layout.levels_of_ladders(sizes)
         self._params: torch.Tensor | None = None
         self._agent_table: np.ndarray | None = None  # what `set_parameters` takes over with the parameters
         self._growth = 0  # the most that an auction can add to a side; captured graphs and programs have it, too
@@ -103,8 +105,12 @@ class NativeEngine(Engine):
             ordered = ordered + self._struct.added_agents * self._struct.largest_added_order
         self._orders = int(ordered.max())  # of an auction, at most
         before = self._growth
-        self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
+        self._growth = max(before, self._orders + self._most_quoted())
         return self._growth == before
+
+    def _most_quoted(self) -> int:
+        """Return the most that slots' quotes hold on a side."""
+        return self._sizes["K"] * math.prod(self._sizes["O"]) * MAX_QUOTE_QTY
 
     def _largest_in_regimes(self, name: str) -> int:
         """Return the most that any regime makes of a parameter, -1 if none changes it."""

@@ -126,5 +126,5 @@ def open_books(
         target, value = tensors[name], opening[name]
         where = chosen.view(-1, *[1] * (target.dim() - 1))
         torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
-    for name in tensors.keys() & {*layout.SLOT_STATE, *layout.QUEUE_STATE, "ret"}:
+    for name in tensors.keys() & {*layout.SLOT_STATE, *layout.QUEUE_STATE, *layout.WAY_STATE, "ret"}:
         tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)

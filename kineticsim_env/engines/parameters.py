@@ -58,7 +58,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in PROBABILITIES.items()}
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
-        **{name: bounds for name, bounds in INTEGERS.items() if name != "num_levels"},
+        **{name: bounds for name, bounds in INTEGERS.items() if name not in ("num_levels", "orders_per_side")},
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
@@ -168,6 +168,20 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     if np.any(stuck):
         raise ValueError("window: expected a window above 0, got 0 for a market whose grid follows its price")
     return found
+
+
+def check_latency(config: MarketConfig, began: MarketConfig) -> None:
+    """Refuse quotes that arrive in a later decision in markets that `began` without: they have no place to wait.
+
+    Raises:
+        ValueError: If so.
+    """
+    if config.quotes_may_wait and not began.quotes_may_wait:
+        interval = began.interval or int(np.max(began.num_agents)) + began.added_agents
+        raise ValueError(
+            f"quote_latency: expected up to {interval - 1}, as the interval is {interval} and the market began with "
+            f"less than that, got {np.max(config.quote_latency)}"
+        )
 
 
 def agent_fields(config: MarketConfig) -> dict[str, tuple[AgentClass, str]]:

@@ -46,12 +46,11 @@ def run(
     decisions: int,
     auctions: int,
     results: Mapping[str, torch.Tensor],
-    quotes: torch.Tensor | None,
+    submitted: Mapping[str, torch.Tensor],
     *,
     events: float,
     progress: bool | None,
     reach: int,
-    whole: bool = False,
 ) -> None:
     """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
 
@@ -60,18 +59,17 @@ def run(
         state: All that they change, besides the results.
         decisions: T.
         auctions: Auctions per decision.
-        results: What to write into, zeroed: `fills`, `value` and the series, by their names in `struct Launch`.
-        quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
+        results: What to write into, zeroed: `fills`, `value`, `rejects` and series, by their names in `struct Launch`.
+        submitted: What slots submit, `[T, M, K, ...]` each, by their names in `struct Launch`; nothing if quotes stand.
         events: Agent-events per auction of all markets, which say whether the call takes long.
         progress: As in `Simulator.run`.
         reach: Of the depths that are recorded.
-        whole: Whether no decision may be cut, since quotes may be under way.
     """
     total = decisions * auctions
-    most = max(auctions if whole else 1, int(EVENTS[engine.name] / events))
+    most = max(1, int(EVENTS[engine.name] / events))
     if total <= most and not progress:
         fills = {"fills": None} if "fills" not in results else {}  # not an environment's
-        engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, new_quotes=quotes, **fills, **results)
+        engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, **submitted, **fills, **results)
         engine.prepare_launcher(RUN)
         return
     engine.check_sizes()
@@ -80,7 +78,7 @@ def run(
     try:
         with bar:
             for piece in cut_into_pieces(decisions, auctions, most):
-                _run_piece(engine, piece, auctions, results, quotes, reach)
+                _run_piece(engine, piece, auctions, results, submitted, reach)
                 if engine.device.type == "cuda":
                     torch.cuda.synchronize(engine.device)  # else the bar would run ahead of the GPU
                 bar.update(piece.decisions * piece.auctions)
@@ -97,7 +95,7 @@ def _run_piece(
     piece: Piece,
     auctions: int,
     results: Mapping[str, torch.Tensor],
-    quotes: torch.Tensor | None,
+    submitted: Mapping[str, torch.Tensor],
     reach: int,
 ) -> None:
     """Run a piece of some decisions, and add its results to those of the whole."""
@@ -108,13 +106,13 @@ def _run_piece(
         name: torch.zeros_like(whole[:, columns] if name.startswith("series_") else whole[rows])
         for name, whole in results.items()
     }
-    given = None if quotes is None or piece.auction else quotes[rows]  # later on they stand
+    given = {} if piece.auction else {name: tensor[rows] for name, tensor in submitted.items()}  # at first
     engine.launch(
         RUN,
         decisions=piece.decisions,
         auctions=piece.auctions,
         reach=reach,
-        new_quotes=given,
+        **given,
         **({"fills": None} | parts),
     )
     for name, part in parts.items():
@@ -122,6 +120,8 @@ def _run_piece(
             results[name][:, columns] = part
         elif name == "fills":
             results[name][rows] += part
+        elif name == "rejects":  # bits, of all that arrived so far
+            results[name][rows] |= part
         else:  # the value after the last auction so far
             results[name][rows] = part
 

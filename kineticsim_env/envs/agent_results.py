@@ -80,7 +80,7 @@ class AgentResults:
     def add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
         """Add what is known of each agent after the decision."""
         tensors = self._core.tensors
-        columns = info_of_slots(tensors["info"].cpu(), slice(None))
+        columns = info_of_slots(tensors["info"].cpu(), len(self._agents), slice(None))
         known = {name: column[0].expand(len(self._agents)).tolist() for name, column in columns.items()}
         over = tensors["over"][0].tolist()
         for slot in playing:

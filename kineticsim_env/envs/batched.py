@@ -23,7 +23,7 @@ from kineticsim_env.envs.infos import info_of_slots
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.roles import SPECS
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.runtime.values import check_count, check_flag
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
@@ -82,10 +82,10 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
         self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
-        self.single_action_spaces = {role: task_settings.action_space(role) for role in self.groups}
+        self.single_action_spaces = {role: self.core.task.action_space(role) for role in self.groups}
         self.state_space = state_space([self.core.observation_space(role) for role in roles])
         self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
-        self._limits = {role: task_settings.num_choices(role) for role in self.groups}
+        self._limits = {role: self.core.task.num_choices(role) for role in self.groups}
         self._make_buffers()
 
     @torch.inference_mode(False)
@@ -94,14 +94,14 @@ class BatchedParallelEnv(BaseMarketEnv):
         discrete = any(self._limits.values())
         self._input = {
             "choices" if discrete else "actions": torch.zeros(
-                shape if discrete else (*shape, max(spec.action.size for spec in SPECS.values())),
+                shape if discrete else (*shape, action_length(core.task.keep, core.task.orders_per_side)),
                 dtype=torch.int64 if discrete else torch.float32,
                 device=core.device,
             )
         }
         (rows,) = self._input.values()
         self._given = {  # where each role's actions go
-            role: rows[:, slots] if self._limits[role] else rows[:, slots, : SPECS[role].action.size]
+            role: rows[:, slots] if self._limits[role] else rows[:, slots, : core.task.action_form(role).size]
             for role, slots in self.groups.items()
         }
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
@@ -199,7 +199,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         if self._same_step:
             infos["_final_obs"] = over[""]
         if rows:
-            final = {role: info_of_slots(rows[""], slots) for role, slots in self.groups.items()}
+            final = {role: info_of_slots(rows[""], len(self.core.roles), slots) for role, slots in self.groups.items()}
             infos |= {"final_info": final, "_final_info": over[""]}
         return observation, reward, terminated, truncated, infos
 

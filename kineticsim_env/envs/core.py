@@ -111,7 +111,10 @@ class EnvCore:
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
-        sizes = self.simulator.sizes | {"F": layout.observation_length(self.config.is_continuous, len(self.extras))}
+        sizes = self.simulator.sizes | {
+            "F": layout.observation_length(self.config.is_continuous, len(self.extras), self.config.orders_per_side),
+            "I": layout.info_rows(len(self.roles), self.task.keep or self.config.orders_per_side > 1),
+        }
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
@@ -134,7 +137,7 @@ class EnvCore:
 
     def observation_size(self, role: str) -> int:
         """Return how many built-in numbers a role sees."""
-        return observation_size(role, self.config.is_continuous, self.extras)
+        return observation_size(role, self.config.is_continuous, self.extras, self.config.orders_per_side)
 
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None

@@ -10,7 +10,6 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import (
     check_callable,
     check_choice,
@@ -102,7 +101,7 @@ def idle_action(envs: Any) -> torch.Tensor:
         raise ValueError(f"make: expected an environment of one learner per market, got {len(envs.core.roles)}")
     if hasattr(envs.single_action_space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
-    row = torch.tensor(SPECS[envs.core.roles[0]].action.idle, dtype=torch.float32, device=envs.device)
+    row = torch.tensor(envs.core.task.action_form(envs.core.roles[0]).idle, dtype=torch.float32, device=envs.device)
     return row.expand(envs.num_envs, -1).contiguous()
 
 

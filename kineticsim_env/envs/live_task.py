@@ -52,6 +52,7 @@ class LiveTask:
     ) -> None:
         """Check the task, and draw the scenarios; `slots` are the classes that slots replace, or None."""
         config = settings.config
+        task = task.of_market(config)
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
         drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
@@ -61,7 +62,7 @@ class LiveTask:
         task = self.values.task
         self._check_drawn(self.values)
         self.extras = (*settings.extras, *self.values.names)
-        begin = layout.observation_length(config.is_continuous, len(settings.extras))
+        begin = layout.observation_length(config.is_continuous, len(settings.extras), config.orders_per_side)
         self.task: Any = task._with_columns(self.values.columns(begin))
         self.config = task.market_config(config)
         self.scenarios: MarketConfig | None = None

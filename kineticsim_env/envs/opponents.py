@@ -18,9 +18,8 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, private_torch
-from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
+from kineticsim_env.runtime.state_ranges import Ranges
 from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
@@ -120,7 +119,8 @@ class Opponents:
         self._device, self._host = simulator.device, simulator.device.type == "cpu"
         device, markets, slots = self._device, simulator.num_markets, len(roles)
         self._limits = [task.num_choices(role) for role in roles]
-        sizes = [1 if limit else SPECS[role].action.size for role, limit in zip(roles, self._limits, strict=True)]
+        forms = [task.action_form(role) for role in roles]
+        sizes = [1 if limit else form.size for form, limit in zip(forms, self._limits, strict=True)]
         self._shapes = [(markets, size)[: 1 if self._limits[0] else 2] for size in sizes]
         self._seen = [sees(slot) for slot in range(1, slots)]
         self._padding = [

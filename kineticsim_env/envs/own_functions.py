@@ -51,7 +51,8 @@ class After(Moment):
         bid: Units that built-in agents have resting to buy, by tick of the grid, int32 `[M, L]`.
         ask: To sell, likewise.
         price_origin: The price of the grid's tick 0, int32 `[M]`.
-        quotes: The learner's standing bid price, bid quantity, ask price, ask quantity, int32 `[M, 4]` or `[M, n, 4]`.
+        quotes: The learner's standing bid price, bid quantity, ask price, ask quantity, int32 `[M, 4]` or `[M, n, 4]`;
+            of ladders at each place of each level, `[M, N, 2, 4]` or `[M, n, N, 2, 4]`.
         observation: The built-in features, float32 `[M, F]` or `[M, n, F]`.
     """
 

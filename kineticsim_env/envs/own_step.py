@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
+from kineticsim_env.envs.infos import info_of_one, info_of_slots, returns_of
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.errors import MarketError
@@ -28,8 +28,9 @@ _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
 class _Group:
     """The learners of one role, or an opponent: their functions, and the views that these are given and write to."""
 
-    def __init__(self, role: str, functions: OwnFunctions, slots: slice, many: bool) -> None:
-        self.role, self.functions, self.slots, self.many = role, functions, slots, many
+    def __init__(self, role: str, functions: OwnFunctions, slots: slice, many: bool, count: int) -> None:
+        """Take the functions of some of `count` slots; `many`: whether there may be several learners of a role."""
+        self.role, self.functions, self.slots, self.many, self.count = role, functions, slots, many, count
         self.width = 0  # of the features, once they were called
 
     def of_slots(self, rows: torch.Tensor) -> torch.Tensor:
@@ -38,7 +39,9 @@ class _Group:
 
     def known(self, info: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return what is known by name."""
-        return info_of_slots(info, self.slots) if self.many else info_of_one(info, self.slots.start)
+        if self.many:
+            return info_of_slots(info, self.count, self.slots)
+        return info_of_one(info, self.count, self.slots.start)
 
     def connect(
         self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], before: torch.Tensor, size: int
@@ -98,18 +101,18 @@ class OwnStep:
         self.final_info = torch.zeros_like(info) if settings.final_info and restart else info
         self.failed, self.made, self._host = False, False, info.device.type == "cpu"
         self._groups: dict[str | int, _Group] = {  # by role, and opponents that see as the learner does by slot
-            role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
+            role: _Group(role, functions, slice(first, first + roles.count(role)), own.many, len(roles))
             for role, functions in own.by_role.items()
+            for first in (roles.index(role),)
         }
         # Two views without an element in common: torch refuses to write to what an operation reads.
         self._ended_of_learner = tensors["ended"][:, :1] if settings.opponent_slots else None
         self._ended_of_opponents, self._first_ended = tensors["ended"][:, 1:], tensors["ended"][:, 0]
         if settings.opponent_slots and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
-                group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
+                group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False, len(roles))
                 self._groups[slot] = group
-        self._paid = info[len(info) - len(roles) :]  # the rows of the episodes' returns
-        assert SLOT_INFOS[-1] == "episode_return"
+        self._paid = returns_of(info, len(roles))
         self._reward_by_slot = tensors["reward"].t()
         self._reward_array = tensors["reward"].numpy() if self._host else np.zeros(0)
         self._payers = [(group, pay) for group in self._groups.values() if (pay := group.functions.reward)]

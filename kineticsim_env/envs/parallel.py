@@ -8,7 +8,7 @@
 | Parallel API | Yes |
 | Manual control | No |
 | Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
-| Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
+| Action shape | maker (4,), others (2,); discrete: 49 and 15 choices. With `keep`: (6,), (3,), 64 and 16 |
 | Action values | [-1, 1] |
 | Observation shape | (39,); in call auctions maker, executor, fundamental (37,), others (36,) |
 | Observation values | [-1, 1] |
@@ -34,6 +34,7 @@ and for a noise learner what is left to trade, signed, as a share of `max_target
 trader's, and the fundamental price less the mid, s(half ticks, 16) (36). Under continuous trading, as in the default
 market, all end with what is ahead of the agent's bid and ask in their queues (37, 38). With `see_fundamental=True`
 every agent sees the fundamental price, likewise, behind all these: rows are (40,), or in call auctions (38,).
+Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
 
 **Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
 its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
@@ -63,6 +64,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
@@ -134,11 +136,11 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         of_agents = dict(zip(self.possible_agents, roles, strict=True))
-        self.action_spaces = {agent: task_settings.action_space(role) for agent, role in of_agents.items()}
-        self._limits = {agent: task_settings.num_choices(role) for agent, role in of_agents.items()}
+        self.action_spaces = {agent: self.core.task.action_space(role) for agent, role in of_agents.items()}
+        self._limits = {agent: self.core.task.num_choices(role) for agent, role in of_agents.items()}
         self._results = self._make_results()
         self.state_space = state_space(spaces)
-        self._discrete = task_settings.action_type == "discrete"
+        self._discrete = self.core.task.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
         self._np_random: np.random.Generator | None = None
 
@@ -252,7 +254,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""
         slots = len(self.possible_agents)
-        given = torch.zeros((1, slots) if self._discrete else (1, slots, 4), dtype=self._dtype)
+        length = action_length(self.core.task.keep, self.core.task.orders_per_side)
+        given = torch.zeros((1, slots) if self._discrete else (1, slots, length), dtype=self._dtype)
         rows = given.view(1, slots, -1)
         for slot, agent in enumerate(self.possible_agents):
             if agent not in actions:

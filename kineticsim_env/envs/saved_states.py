@@ -19,7 +19,8 @@ from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
+from kineticsim_env.runtime.saved_states import PARAMETERS, SCENARIOS, unpack
+from kineticsim_env.runtime.state_ranges import MAX_MONEY, Ranges, columns
 from kineticsim_env.tasks.base import WHOLE, Task
 
 Table = TypeVar("Table")
@@ -73,9 +74,12 @@ def check_environment_ranges(
     else:
         check.within("scenario", 0, 0, "0, as there are no scenarios")
     row = columns(parameters, elapsed.device)  # what observations are scaled by
-    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
+    largest, limit = row["max_quote_qty"], row["inventory_limit"].view(-1, 1)
+    quotes, has_ladders = saved["quotes"], task.orders_per_side > 1
     quantity = torch.arange(4, device=elapsed.device) % 2 == 1
-    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
+    standing = quotes.sum(-2, keepdim=True) if has_ladders else quotes  # at both places together
+    over = (standing > largest.view(-1, *(1,) * (quotes.dim() - 1))) & quantity
+    check.refuse("quotes", over.expand_as(quotes), "quantities up to max_quote_qty")
     over = (limit >= 0) & (saved["inventory"].abs() > limit)
     check.refuse("inventory", over, "within inventory_limit")
     for slot, (role, space) in enumerate(zip(roles, spaces, strict=True)):
@@ -86,7 +90,8 @@ def check_environment_ranges(
             check.refuse(name, ~inside, f"in the observation space of a {role}", place)
         if (to_trade := SPECS[role].to_trade) is not None:
             traded, whole = saved["inventory"][:, slot], own(to_trade)[:, slot]
-            most = whole + (2 * row["max_quote_qty"] if "queue" in saved else 0)
+            late = 1 + saved["due"].shape[1] if "due" in saved else 2 if "queue" in saved else 0  # what stood, and came
+            most = whole + late * task.orders_per_side * row["max_quote_qty"]
             side = getattr(task, "side", None) if SPECS[role].has_block else None  # "random": the episode draws it
             bad = (traded.abs() > most) | ((traded < 0) & (side == "buy")) | ((traded > 0) & (side == "sell"))
             check.refuse("inventory", bad, f"from nothing to all of the block of a {role}", (slice(None), slot))
@@ -151,6 +156,8 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
             raise ValueError(f"state[{PARAMETERS!r}]: expected {name} from {low} to {high}, got {found}")
     begins = [row[name] for name in ("first_momentum", "first_maker", "first_fundamental")]
     counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker", "fundamental")]
+    if config.is_continuous and not config.quotes_may_wait and bool((row["quote_latency"] >= row["interval"]).any()):
+        raise ValueError(f"state[{PARAMETERS!r}]: expected a quote_latency below the interval, got one that is not")
     built_in = row["num_agents"] - config.added_agents  # indices of inactive ones, too
     disorder = built_in * row["max_order_qty"] + config.added_quantity > MAX_STEP_QTY
     for begin, count, end in zip([torch.zeros_like(built_in), *begins], counts, [*begins, built_in], strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.mixes import Mix
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config, plain_fields
-from kineticsim_env.engines.parameters import agent_fields, class_counts
+from kineticsim_env.engines.parameters import agent_fields, check_latency, class_counts
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
 from kineticsim_env.runtime.values import (
     as_float,
@@ -80,6 +80,7 @@ def make_scenarios(
         if name not in drawn and not np.array_equal(getattr(table, name), getattr(config, name)):
             raise ValueError(f"randomise: expected the config's {name}, {getattr(config, name)}, got another")
     _check_agents(table, config)
+    check_latency(table, config)
     if not table.per_market:
         raise ValueError("randomise: expected two scenarios or more, got one: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:

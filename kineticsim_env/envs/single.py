@@ -20,7 +20,6 @@ from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
 
@@ -130,13 +129,14 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if self._limit:
             core.step(choices=check_actions(action, (), core.device, self._limit))
         else:
-            core.step(actions=check_actions(action, (SPECS[self._role].action.size,), core.device))
+            core.step(actions=check_actions(action, (core.task.action_form(self._role).size,), core.device))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()
         infos = self._infos()
         if core.settings.final_info:
-            known = {name: float(value) for name, value in info_of_one(core.tensors["info"].cpu()).items()}
+            rows = info_of_one(core.tensors["info"].cpu(), len(core.roles))
+            known = {name: float(value) for name, value in rows.items()}
             infos |= {"final_info": known, "_final_info": terminated or truncated}
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
 

@@ -43,8 +43,11 @@ def _held(core: EnvCore) -> dict[str, torch.Tensor]:
 def _about(core: EnvCore) -> dict[str, Any]:
     """Return what a state of this environment is of, as plain numbers, texts and lists."""
     task, values, settings = core.task, core.live_task.values, core.settings
+    described = saved_states.describe(task)
+    if not task.keep:
+        del described["keep"]  # which states had not before there was that setting
     return core.simulator.about() | {
-        "task": {"name": type(task).__name__, **saved_states.describe(task), **values.about()},
+        "task": {"name": type(task).__name__, **described, **values.about()},
         "roles": list(core.roles),
         "auctions_per_step": core.auctions_per_step,
         "autoreset_mode": settings.autoreset_mode.name,
@@ -61,6 +64,7 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     `strict` and errors are those of `Simulator.load_state_dict`; after an error the present state is untouched.
     """
     simulator, live, held, about = core.simulator, core.live_task, _held(core), _about(core)
+    saved = saved_states.with_quotes_under_way(saved, simulator.tensors)
     saved_states.check_agents(saved, about)
     saved_states.check_names(saved, simulator.tensors, held, _names_of_scenarios(core))
     differences = saved_states.check_about(saved, about, strict)

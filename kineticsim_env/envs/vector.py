@@ -26,7 +26,6 @@ from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_choice, check_count
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
@@ -123,7 +122,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._limit = self.core.task.num_choices(self._role)
         self._input = "choices" if self._limit else "actions"
-        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, SPECS[self._role].action.size)
+        size = self.core.task.action_form(self._role).size
+        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, size)
 
     def _make_results(self) -> None:
         core, settings = self.core, self.core.settings
@@ -197,7 +197,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         observation, final, reward, terminated, truncated, over, rows = found
         infos = {"final_obs": final, "_final_obs": over} if results.same_step else {}
         if results.has_info:
-            infos |= {"final_info": info_of_one(rows), "_final_info": over}
+            infos |= {"final_info": info_of_one(rows, len(self.core.roles)), "_final_info": over}
         if self._has_mask:
             infos |= results.mask()
         return observation, reward, terminated, truncated, infos

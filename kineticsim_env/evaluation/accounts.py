@@ -60,9 +60,9 @@ def _slots_of(core: EnvCore, chosen: Callable[[RoleSpec], bool]) -> torch.Tensor
 def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = None) -> torch.Tensor:
     """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
-    Under continuous trading, per interval; and an order is priced no further than the opposite side has the units for
-    it, as what it did not find would stand at the grid's end, and be traded there. The simulator moves on, and its
-    standing quotes are replaced; give it a `branch()` to keep the original.
+    Under continuous trading, per interval, or per as many as orders take to arrive; and an order is priced no further
+    than the opposite side has the units for it, as what it did not find would stand at the grid's end, and be traded
+    there. The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
 
     Args:
         simulator: With at least one slot.
@@ -83,10 +83,12 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
     fits = lambda given: given.shape == shape and given.device == device  # noqa: E731
     kept = ~check_tensor("slots", slots, f"bool {list(shape)} on {device}, None", fits, (torch.bool,))
     largest = simulator.parameter("max_order_qty")[:, None].long()
-    quotes = torch.zeros((*shape, 4), dtype=torch.int32, device=device)
+    submitted = torch.zeros((*shape, *simulator.sizes["N"], 4), dtype=torch.int32, device=device)
+    quotes = submitted[:, :, 0] if simulator.sizes["N"] else submitted  # of ladders one level
     quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
+    arrive = _intervals_to_arrive(simulator)
 
-    for _ in range(max_auctions):
+    for auction in range(0, max_auctions, arrive):
         inventory = simulator.inventory.masked_fill(kept, 0)
         if not bool(inventory.any()):
             break
@@ -94,13 +96,21 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
         quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
         if simulator.config.is_continuous:
             _price_to_the_book(simulator, quotes)
-        simulator.step(quotes)
+        simulator.step(submitted, min(arrive, max_auctions - auction))
     simulator.check_errors()
     left = int(torch.count_nonzero(simulator.inventory.masked_fill(kept, 0)))
     if left:
         all_slots = int((~kept).sum())
         raise MarketError(f"{left} of {all_slots} slots still hold inventory after {max_auctions} auctions")
     return simulator.cash.clone()
+
+
+def _intervals_to_arrive(simulator: Simulator) -> int:
+    """Return in how many intervals what a decision begins with has arrived in all markets: 1 where none may wait."""
+    if not simulator.config.quotes_may_wait:
+        return 1
+    latency, interval = simulator.parameter("quote_latency"), simulator.parameter("interval")
+    return 1 + int((latency // interval).max())
 
 
 def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:

@@ -103,7 +103,7 @@ def _draw(
     screen: Any, lines: list[str], height: int, width: int, colours: dict[str, int], game: Game, curses: Any
 ) -> None:
     moment = game.moment
-    own = {str(price) for price, qty in (moment.quotes[:2], moment.quotes[2:]) if qty}
+    own = {str(price) for side in ("bid", "ask") for price in moment.own(side)}
     fills = zip(moment.filled_rows(), (moment.bought, moment.sold), strict=True)
     filled = {str(price) for price, qty in fills if qty}
     screen.erase()

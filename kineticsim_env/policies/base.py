@@ -14,7 +14,7 @@ import torch
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_tensor
-from kineticsim_env.runtime.roles import SPECS
+from kineticsim_env.runtime.roles import SPECS, ActionForm, action_form
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_number, show
 from kineticsim_env.tasks.base import MARKET_FEATURES, ForBlocks, ForProfit, Task
 
@@ -69,13 +69,13 @@ class ScriptedPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class UniformActions(ScriptedPolicy):
-    """Draws every component of its actions uniformly."""
+    """Draws every component of its actions uniformly, those of a ladder's level 0, and keeps no quotes."""
 
     seed: int = 0
     _generator: torch.Generator = dataclasses.field(init=False, repr=False, compare=False)
 
     _checks = {"seed": lambda name, value: check_count(name, value, -(2**63), 2**64 - 1)}  # what torch takes
-    size = 2  # components of an action
+    role: ClassVar[str] = "executor"
 
     def __post_init__(self) -> None:
         """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
@@ -83,8 +83,9 @@ class UniformActions(ScriptedPolicy):
         object.__setattr__(self, "_generator", torch.Generator().manual_seed(self.seed))
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        draws = torch.rand((len(observation), self.size), generator=self._generator)
-        return (draws * 2.0 - 1.0).to(observation.device)
+        form = self.task.action_form(self.role)
+        draws = torch.rand((len(observation), form.of_level - form.keeps), generator=self._generator)
+        return _written((draws * 2.0 - 1.0).to(observation.device), form)
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -229,22 +230,48 @@ def maker_action(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
     """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
+    return _written(_quotes(task, bid_offset, ask_offset, bid_qty, ask_qty), task.action_form("maker"))
+
+
+def ladder_action(
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
+) -> torch.Tensor:
+    """Return the same for offsets and quantities of each level, `[M, N]`, N the levels of the task's ladders."""
+    levels = zip(*(part.unbind(1) for part in (bid_offset, ask_offset, bid_qty, ask_qty)), strict=True)
+    one = action_form("maker", task.keep)
+    return torch.cat([_written(_quotes(task, *level), one) for level in levels], dim=1)
+
+
+def _quotes(
+    task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
+) -> torch.Tensor:
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
     per_unit = 2.0 / task.max_qty
     sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
-    return torch.cat([offsets, sizes], dim=1).clamp(-1.0, 1.0).to(torch.float32)
+    return torch.cat([offsets, sizes], dim=1)
 
 
 def order_action(task: Any, ticks: torch.Tensor, qty: torch.Tensor) -> torch.Tensor:
     """Return the executor's action: an order `ticks` through the mid, of `qty` units, each `[M]`, cut to the space."""
-    action = torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1)
-    return action.clamp(-1.0, 1.0).to(torch.float32)
+    order = torch.stack([ticks / task.max_offset, qty * (2.0 / task.max_qty) - 1.0], dim=1)
+    return _written(order, task.action_form("executor"))
 
 
 def trade_action(task: Any, units: torch.Tensor, ticks: torch.Tensor) -> torch.Tensor:
     """Return the trader's action: an order of signed `units`, `ticks` through the mid, each `[M]`, cut to the space."""
-    action = torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1)
-    return action.clamp(-1.0, 1.0).to(torch.float32)
+    return _written(torch.stack([units / task.max_qty, ticks / task.max_offset], dim=1), task.action_form("trader"))
+
+
+def _written(quotes: torch.Tensor, form: ActionForm) -> torch.Tensor:
+    """Return numbers that say what to quote, cut to the space, as an action that keeps nothing.
+
+    In a ladder they are level 0's; the levels behind it quote nothing.
+    """
+    cut = quotes.clamp(-1.0, 1.0).to(torch.float32)
+    if form.keeps:
+        cut = torch.nn.functional.pad(cut, (0, form.keeps), value=-1.0)
+    behind = form.size - form.of_level
+    return torch.nn.functional.pad(cut, (0, behind), value=form.empty) if behind else cut
 
 
 # Discrete actions -----------------------------------------------------------------------------------------------------
@@ -255,7 +282,8 @@ class Discretised:
 
     Quantities are rounded to the nearest choice (none, half or all of `max_qty`, or none or all), ties up; then prices
     to the nearest offset, ties towards the mid. Exact where the policy quotes one of the choices. A policy that follows
-    a schedule of few units per decision orders nothing until they add up to a choice.
+    a schedule of few units per decision orders nothing until they add up to a choice. What an action keeps, the choice
+    keeps. Of a ladder the choice is that of level 0, behind which the others stand tick by tick.
     """
 
     def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:
@@ -272,25 +300,32 @@ class Discretised:
         """
         check_callable("policy", policy, "a policy: a function of observations that returns actions")
         check_task(task)
-        form = SPECS[check_choice("role", task.role if role is None else role, SPECS)].action
+        self._form = form = task.action_form(check_choice("role", task.role if role is None else role, SPECS))
         choose = {"quotes": self._quotes, "order": self._order, "trade": self._trade}
-        self.policy, self.task, self._choose, self._size = policy, task, choose[form.name], form.size
+        self.policy, self.task, self._choose = policy, task, choose[form.name]
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the choices, int64 `[M]`."""
         seen = check_observation(observation)
-        allowed = f"a policy that returns float32 [M, {self._size}]"
-        action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)
-        return self._choose(action, self.task.seen_in(seen).max_qty)
+        allowed = f"a policy that returns float32 [M, {self._form.size}]"
+        action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)[:, : self._form.of_level]
+        choice = self._choose(action, self.task.seen_in(seen).max_qty)
+        if self._form.keeps == 1:
+            return torch.where(action[:, -1] > 0.0, self._form.num_choices - 1, choice)
+        return choice
 
     def _fits(self, action: torch.Tensor) -> bool:
-        return action.dim() == 2 and action.shape[1] == self._size
+        return action.dim() == 2 and action.shape[1] == self._form.size
 
     def _quotes(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = torch.round((action[:, :2] + 1.0) * 0.5 * self.task.max_offset)
-        shown = action[:, 2:] >= 0.0  # half of max_qty or more
+        shown = action[:, 2:4] >= 0.0  # half of max_qty or more
         choice = torch.where(shown, 1 + _nearest(offset, MAKER_OFFSETS), 0)
-        return 7 * choice[:, 0] + choice[:, 1]
+        per_side = 1 + len(MAKER_OFFSETS)
+        if self._form.keeps:
+            choice = torch.where(action[:, 4:] > 0.0, per_side, choice)
+            per_side += 1
+        return per_side * choice[:, 0] + choice[:, 1]
 
     def _order(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         wanted = torch.round((action[:, 1] + 1.0) * 0.5 * largest)

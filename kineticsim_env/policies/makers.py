@@ -1,8 +1,8 @@
 """Scripted makers to beat: they quote both sides.
 
 A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
-offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold
-for it.
+offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold for
+it. Of a ladder all but `LadderMaker` quote level 0 alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kineticsim_env.policies.base import (
     UniformActions,
     at_least,
     inventory_in,
+    ladder_action,
     maker_action,
     mid_changes,
     positive,
@@ -34,13 +35,14 @@ class NoTrade(ScriptedPolicy):
     task: MarketMakingTask
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        return torch.full((len(observation), 4), -1.0, device=observation.device)
+        size = self.task.action_form("maker").size
+        return torch.full((len(observation), size), -1.0, device=observation.device)
 
 
 class RandomQuotes(UniformActions):
     """Draws every component of its action uniformly."""
 
-    size = 4
+    role = "maker"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,41 @@ class FixedSpread(ScriptedPolicy):
         offset = torch.full((len(observation),), self.half_spread, device=observation.device)
         qty = torch.full_like(offset, self.qty)
         return maker_action(self.task, offset, offset, qty, qty)
+
+
+@dataclasses.dataclass(frozen=True)
+class LadderMaker(ScriptedPolicy):
+    """Quotes `qty` at every level of its ladder, on both sides, `spacing` ticks from one level to the next.
+
+    With the inventory q and levels n from 0,
+
+        bid n at mid - half_spread - n * spacing - skew * q,  ask n at mid + half_spread + n * spacing - skew * q
+
+    With `orders_per_side` of 1 it has the quotes of level 0. All levels share the room that the inventory limit leaves,
+    the nearest first. What lies further than the task's `max_offset` is at it.
+
+    Attributes:
+        half_spread: Ticks from the mid to level 0.
+        spacing: Ticks between levels.
+        skew: Ticks per unit of inventory, by which all quotes are moved against it.
+        qty: Units of each level, on each side.
+    """
+
+    task: MarketMakingTask
+    half_spread: float = 2.0
+    spacing: float = 1.0
+    skew: float = 0.0
+    qty: int = 4
+
+    _reads = ForProfit
+    _checks = {"half_spread": check_number, "spacing": at_least(0), "skew": at_least(0), "qty": at_least(0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        levels = torch.arange(self.task.orders_per_side, device=observation.device, dtype=observation.dtype)
+        away = self.half_spread + self.spacing * levels
+        offset = (self.skew * inventory_in(self.task, observation))[:, None]
+        qty = torch.full_like(away + offset, self.qty)
+        return ladder_action(self.task, away + offset, away - offset, qty, qty)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,6 +32,8 @@ from kineticsim_env.tasks.base import ForProfit
 class RandomTrader(UniformActions):
     """Draws size and aggression uniformly."""
 
+    role = "trader"
+
 
 class Hold(ScriptedPolicy):
     """Never trades: the zero that every PnL is measured from."""

@@ -133,14 +133,14 @@ class Picture(Canvas):
         mid = self.row_middle(moment, moment.mid2 / 2)
         for left, right in ((_BIDS, _PRICE), (_ASKS, _OWN_ASK)):
             self.dashes((left, mid), right, colours.INK)
-        self._quote(moment, prices, bid=True)
-        self._quote(moment, prices, bid=False)
+        self._quotes(moment, prices, bid=True)
+        self._quotes(moment, prices, bid=False)
         self._ladder_legend(_LADDER_TOP + _ROWS * _ROW + 5, queues=moment.queue is not None)
 
     def _place(self, moment: Moment, price: int, resting: int, scale: float, y: float, bid: bool) -> None:
         """Mark an own quote's place in its queue: marks behind the units ahead of it; those behind it are paler."""
-        ahead = moment.ahead("bid" if bid else "ask")
-        if ahead is None or price != moment.quotes[0 if bid else 2]:
+        _, ahead = moment.own("bid" if bid else "ask").get(price, (0, None))
+        if ahead is None:
             return
         behind = (resting - ahead) * scale
         left = _PRICE - resting * scale if bid else _ASKS + ahead * scale
@@ -161,36 +161,35 @@ class Picture(Canvas):
         if moment.sold:
             self.text(f"-{moment.sold}", _RIGHT - 3, places[1], 19, colours.DEEP_SELL, align=1.0, middle=True)
 
-    def quote_box(self, moment: Moment, bid: bool) -> tuple[float, float, float, float] | None:
-        """Return left, top, width and height of the mark of a standing quote; None without one."""
-        price, qty = moment.quotes[:2] if bid else moment.quotes[2:]
-        if not qty:
-            return None
+    def quote_box(self, moment: Moment, bid: bool, price: int) -> tuple[float, float, float, float]:
+        """Return left, top, width and height of the mark of a quote; one beyond the ladder is at its end."""
         prices = self.shown_prices(moment)
         y = self.row_middle(moment, min(max(price, prices[-1]), prices[0]))
         return (_BIDS - 36 if bid else _OWN_ASK, y - 8, 36, 16)
 
-    def _quote(self, moment: Moment, prices: range, bid: bool) -> None:
-        """Mark a standing quote; one beyond the ladder is at its end, with its price."""
-        place, (price, qty) = self.quote_box(moment, bid), moment.quotes[:2] if bid else moment.quotes[2:]
-        if place is None:
-            return
-        left, top, width, height = place
-        self.box(left, top, width, height, colours.OWN)
-        ahead = moment.ahead("bid" if bid else "ask")
-        text, size = (str(qty), 17) if ahead is None else (f"{qty} | {ahead}", 15)
-        if len(text) > 6:  # wider than the mark
-            text, size = text.replace(" ", ""), 13
-        self.text(text, left + width / 2, top + height / 2, size, colours.WHITE, align=0.5, middle=True)
-        if not prices[-1] <= price <= prices[0]:
-            self.text(f"at {price}", left + width / 2, top + height / 2 + _ROW, 14, colours.OWN, align=0.5, middle=True)
+    def _quotes(self, moment: Moment, prices: range, bid: bool) -> None:
+        """Mark standing quotes; those beyond the ladder are at its end, with the price of the nearest."""
+        marks: dict[float, tuple[int, int, int | None]] = {}  # by height: the price, the units, and what is ahead
+        for price, (units, ahead) in moment.own("bid" if bid else "ask").items():
+            top = self.quote_box(moment, bid, price)[1]
+            nearest, before, least = marks.get(top, (price, 0, ahead))
+            marks[top] = nearest, before + units, least
+        for price, units, ahead in marks.values():
+            left, top, width, height = self.quote_box(moment, bid, price)
+            self.box(left, top, width, height, colours.OWN)
+            text, size = (str(units), 17) if ahead is None else (f"{units} | {ahead}", 15)
+            if len(text) > 6:  # wider than the mark
+                text, size = text.replace(" ", ""), 13
+            self.text(text, left + width / 2, top + height / 2, size, colours.WHITE, align=0.5, middle=True)
+            if not prices[-1] <= price <= prices[0]:
+                place = left + width / 2, top + height / 2 + _ROW
+                self.text(f"at {price}", *place, 14, colours.OWN, align=0.5, middle=True)
 
     def outline(self, moment: Moment, quotes: tuple[int, int, int, int]) -> None:
         """Outline quotes that do not stand yet, where the marks of standing ones would be."""
-        for bid in (True, False):
-            place = self.quote_box(moment._replace(quotes=quotes), bid)
-            if place is not None:
-                left, top, width, height = place
+        for bid, price, units in ((True, *quotes[:2]), (False, *quotes[2:])):
+            if units:
+                left, top, width, height = self.quote_box(moment, bid, price)
                 self.box(left - 2, top - 1, width + 4, height + 2, colours.OWN, 2)
 
     def price_at(self, moment: Moment, y: float) -> int | None:

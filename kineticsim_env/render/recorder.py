@@ -45,6 +45,9 @@ class Moment(NamedTuple):
     scenario: int  # that the episode plays, of a randomised environment
     left: int  # what is left of a block to execute, signed: + to buy, - to sell; 0 without a block
     queue: tuple[int, int] | None = None  # built-in units ahead of the own bid and ask; None where nobody queues
+    further: tuple[
+        tuple[int, ...], ...
+    ] = ()  # of a ladder's levels behind the first: quotes, and what is ahead of them
 
     def depth(self, price: int, side: str) -> int:
         """Return the built-in quantity that rests at a price on `"bid"` or `"ask"`; 0 off the grid."""
@@ -58,10 +61,28 @@ class Moment(NamedTuple):
         ask = side == "ask"
         return self.queue[ask] if self.queue is not None and self.quotes[1 + 2 * ask] else None
 
+    def own(self, side: str) -> dict[int, tuple[int, int | None]]:
+        """Return by price what stands of the own orders on `"bid"` or `"ask"`: units, and built-in units ahead.
+
+        Of several levels at a price that is all units, and what is ahead of the first; None where nobody queues. The
+        price nearest to trading comes first.
+        """
+        place = 2 * (check_choice("side", side, ("bid", "ask")) == "ask")
+        levels = [(*self.quotes, *(self.queue or ())), *self.further]
+        found: dict[int, tuple[int, int | None]] = {}
+        for level in sorted(levels, key=lambda level: level[place], reverse=not place):
+            price, units = level[place : place + 2]
+            ahead = level[4 + place // 2] if self.queue is not None else None
+            before, least = found.get(price, (0, ahead))
+            if units:
+                found[price] = before + units, None if ahead is None or least is None else min(ahead, least)
+        return found
+
     def filled_rows(self) -> tuple[int, int]:
         """Return the prices at which pictures show what was bought and sold in the last decision.
 
-        That is the clearing price; under continuous trading the own quote's, as long as it is known.
+        That is the clearing price; under continuous trading the own quote's, as long as it is known, of a ladder that
+        of level 0.
         """
         if self.queue is None:
             return self.last_price, self.last_price
@@ -165,14 +186,32 @@ class MarketRecorder:
         parts |= {"left": own.view(torch.int32)}  # travels as its bits
         numbers = tuple(parts)
         parts |= {"fills": core.fills[m, k], "bid": state["bid"][m], "ask": state["ask"][m]}
-        parts |= {name: state[name][m, k] for name in ("quotes", "queue") if name in state}
+        parts |= {name: state[name][m, k].flatten() for name in ("quotes", "queue") if name in state}
         values = torch.cat([part.to(torch.int64) for part in parts.values()]).cpu().numpy()
         ends = np.cumsum([len(part) for part in parts.values()])[:-1]
         found: dict[str, Any] = dict(zip(parts, np.split(values, ends), strict=True))
         found |= {name: found[name].item() for name in numbers}
-        found |= {name: tuple(found[name].tolist()) for name in ("quotes", "queue") if name in found}
+        if len(found["quotes"]) > 4:
+            found["quotes"], found["queue"], *further = _levels(found["quotes"], found["queue"])
+            found["further"] = tuple(
+                (*quotes, *ahead) for quotes, ahead in zip(further[::2], further[1::2], strict=True)
+            )
+        found |= {name: tuple(map(int, found[name])) for name in ("quotes", "queue") if name in found}
         found["last_price"] += found["origin"]
         share = float(np.int32(found["left"]).view(np.float32))
         found["left"] = round(share * self.block) if self.block else 0
         bought, sold = found.pop("fills").tolist()
         return Moment(**found, bought=bought, sold=sold)
+
+
+def _levels(quotes: np.ndarray, queue: np.ndarray) -> list[list[int]]:
+    """Return of each level of a ladder, one after another, what stands of it and what is ahead of that.
+
+    Of both places of a side the units together, and of the first that holds anything the price and what is ahead.
+    """
+    places, ahead = quotes.reshape(-1, 2, 2, 2), queue.reshape(-1, 2, 2)  # level, place, side; then price and units
+    first = (places[:, 0, :, 1] == 0).astype(int)
+    levels, sides = np.arange(len(places))[:, None], np.arange(2)
+    standing = np.stack([places[levels, first, sides, 0], places[..., 1].sum(axis=1)], axis=-1).reshape(-1, 4)
+    both = zip(standing.tolist(), ahead[levels, first, sides].tolist(), strict=True)
+    return [numbers for level in both for numbers in level]

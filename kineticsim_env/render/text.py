@@ -64,11 +64,9 @@ def _ladder(moment: Moment, rows: int) -> list[str]:
 
 def _row(moment: Moment, price: int) -> str:
     bid, ask = moment.depth(price, "bid"), moment.depth(price, "ask")
-    bid_price, bid_qty, ask_price, ask_qty = moment.quotes
-    bid_ahead = moment.ahead("bid") if bid_price == price else None
-    ask_ahead = moment.ahead("ask") if ask_price == price else None
-    own_bid = _own(bid_qty, bid_ahead) if bid_qty and bid_price == price else ""
-    own_ask = _own(ask_qty, ask_ahead) if ask_qty and ask_price == price else ""
+    (bid_qty, bid_ahead), (ask_qty, ask_ahead) = (moment.own(side).get(price, (0, None)) for side in ("bid", "ask"))
+    own_bid = _own(bid_qty, bid_ahead) if bid_qty else ""
+    own_ask = _own(ask_qty, ask_ahead) if ask_qty else ""
     bids = f"{_bar(bid, bid_ahead)[::-1]:>{_BAR}} {bid or '':>4}"
     asks = f"{ask or '':<4} {_bar(ask, ask_ahead):<{_BAR}}"
     notes = []

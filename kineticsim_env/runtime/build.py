@@ -49,7 +49,7 @@ PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
 TAPE_SOURCES = ("tape/tape.cpp",)
 TAPE_FUNCTIONS: dict[str, list] = {
     "ks_tape_open": [_ADDRESS, _ADDRESS],
-    "ks_tape_play": [_ADDRESS, _ADDRESS, _INT, _ADDRESS],
+    "ks_tape_play": [_ADDRESS, _ADDRESS, _ADDRESS, _INT, _ADDRESS],
     "ks_tape_count": [_ADDRESS],
     "ks_tape_rows": [_ADDRESS],
     "ks_tape_forget": [_ADDRESS],

@@ -126,10 +126,13 @@ def _allowed(dtype: torch.dtype, shape: Sequence[int | None], device: torch.devi
 
 
 def check_quotes(
-    quotes: Any, shape: tuple[int | None, ...], device: torch.device, name: str = "quotes"
+    quotes: Any, shape: tuple[int | None, ...], device: torch.device, name: str = "quotes", axis: int = -2
 ) -> torch.Tensor:
-    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors."""
-    if shape[-2] == 0:
+    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors.
+
+    `axis` is that of the slots in `shape`.
+    """
+    if shape[axis] == 0:
         raise ValueError(f"{name}: expected None, or Simulator(slots=...), got quotes, but this simulator has no slots")
     return engine_input(name, quotes, torch.int32, shape, device)
 
@@ -184,8 +187,22 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
     return markets
 
 
-def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]:
-    """Return the class that each slot replaces, or None; `added` are the names of classes that users have written."""
+def check_slots(slots: Any, added: Sequence[str] = (), orders_per_side: int = 1) -> tuple[str | None, ...]:
+    """Return the class that each slot replaces, or None; `added` are the names of classes that users have written.
+
+    `orders_per_side` is how many levels the ladder of each has.
+    """
+    names = _checked_slots(slots, added)
+    most = layout.CONSTANTS["kMaxOrders"]
+    if len(names) * orders_per_side > most:
+        raise ValueError(
+            f"slots: expected up to {most // orders_per_side} with orders_per_side={orders_per_side}, as ladders have "
+            f"{most} levels together, got {len(names)}"
+        )
+    return names
+
+
+def _checked_slots(slots: Any, added: Sequence[str]) -> tuple[str | None, ...]:
     classes = (*CLASSES, *added)
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
@@ -206,6 +223,12 @@ def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]
         if name in CLASSES and name in added:
             raise ValueError(f"slots: expected another name in config.agents, got {name!r}, a class of built-in agents")
     return names
+
+
+def check_one_order_per_side(config: MarketConfig, where: str) -> None:
+    """Refuse ladders in a tool, `where`, whose slots have one order per side."""
+    if config.orders_per_side > 1:
+        raise ValueError(f"orders_per_side: expected 1 in {where}, got {config.orders_per_side}")
 
 
 def check_mapping(saved: Any) -> None:

@@ -58,6 +58,7 @@ INTEGERS = {  # inclusive ranges; those that depend on other fields: fields_toge
     "quote_latency": (0, (1 << 31) - 1),
     "interval": (1, 65535),
     "beat": (1, 1 << 30),
+    "orders_per_side": (1, layout.CONSTANTS["kMaxOrdersPerSide"]),
 }
 TEXTS = tuple(CHOICES)  # the fields that are no numbers
 OPTIONAL = ("fundamental_price", "inventory_limit", "interval", "beat")
@@ -68,7 +69,9 @@ REGIME_FIELDS = (
 )  # fmt: skip
 MAX_REGIMES = 64
 # Everything else may differ from market to market.
-ENSEMBLE_WIDE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
+ENSEMBLE_WIDE = (
+    "num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes", "agents",
+)  # fmt: skip
 
 
 def checked(name: str, value: Any) -> Any:

@@ -99,6 +99,7 @@ def _check_clock(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
         )
     for name in ("taker_fee", "quote_latency"):
         refuse(name, (np.asarray(getattr(config, name)) != 0) & (not continuous), "0 where mechanism is 'call'")
+    refuse("orders_per_side", config.orders_per_side > 1 and not continuous, "1 where mechanism is 'call'")
 
 
 def _check_regimes(config: Any) -> None:

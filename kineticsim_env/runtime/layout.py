@@ -11,7 +11,7 @@ import ctypes
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -32,13 +32,19 @@ REGIME_STATE = ["regime"]  # where there are regimes
 CLOCK_STATE = "ret beat_price".split()  # on the clock
 MEMORY_STATE = ["agent_memory"]  # where agents that users have written remember something
 QUEUE_STATE = "queue moments".split()  # of slots under continuous trading
+WAY_STATE = "due due_quotes due_flags".split()  # of these, where what they submit may arrive in a later decision
+WAY_PLACES = 4  # submissions of a market that may be under way
 # All that a run may change.
-RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *MEMORY_STATE, *QUEUE_STATE)
+RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *MEMORY_STATE, *QUEUE_STATE, *WAY_STATE)
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
 VALUES = "task_values opening_value".split()  # where settings of the task differ
+
+
+Sizes: TypeAlias = Mapping[str, Any]
+"""The sizes of axes by name; of one that may be none, or several, a tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +64,10 @@ class Field:
         """The torch dtype of what the pointer points to."""
         return _TYPES[self.ctype][1]
 
-    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37}`."""
-        return tuple(sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
+    def shape(self, sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37} | ladder_sizes(1)`."""
+        axes = (sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
+        return tuple(size for axis in axes for size in ([axis] if isinstance(axis, int) else axis))
 
 
 def parse_struct(text: str, name: str) -> dict[str, Field]:
@@ -145,18 +152,37 @@ AgentClass = structure("AgentClass", AGENT_CLASS_FIELDS, {})
 Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentClass": AgentClass})
 
 
-def observation_length(queues: bool, extras: int = 0) -> int:
-    """Return F, how many numbers a row of observations has, with places in queues and columns of `enum Extra`."""
-    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
+def observation_length(queues: bool, extras: int = 0, orders_per_side: int = 1) -> int:
+    """Return F, how many numbers a row of observations has.
+
+    With places in queues, columns of further levels of ladders, and columns of `enum Extra`.
+    """
+    of_levels = (orders_per_side - 1) * CONSTANTS["kLevelFeatures"]
+    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + of_levels + extras
 
 
-def info_rows(slots: int) -> int:
-    """Return I, how many rows `Launch.info` has: those of the market, then those of each slot."""
-    return CONSTANTS["kMarketInfos"] + slots * CONSTANTS["kSlotInfos"]
+def info_rows(slots: int, rejects: bool = False) -> int:
+    """Return I, how many rows `Launch.info` has: those of the market, then those of each slot.
+
+    `rejects`: whether quotes of actions may be rejected, so that each slot has rows of that: they may keep quotes, or
+    are ladders.
+    """
+    return CONSTANTS["kMarketInfos"] + slots * (CONSTANTS["kSlotInfos"] + rejects * CONSTANTS["kKeepInfos"])
+
+
+def ladder_sizes(orders_per_side: int) -> dict[str, tuple[int, ...]]:
+    """Return the axes of ladders: N of what is submitted, O of what stands, with two places in queues."""
+    one = orders_per_side == 1
+    return {"N": () if one else (orders_per_side,), "O": () if one else (orders_per_side, 2)}
+
+
+def levels_of_ladders(sizes: Sizes) -> int:
+    """Return how many levels each slot's ladder has, given what `ladder_sizes` returned."""
+    return sizes["N"][0] if sizes["N"] else 1
 
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
-def allocate(names: Sequence[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
+def allocate(names: Sequence[str], sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
     """Return zeroed tensors for the named fields of `Launch`."""
     return {
         name: torch.zeros(LAUNCH_FIELDS[name].shape(sizes), dtype=LAUNCH_FIELDS[name].dtype, device=device)

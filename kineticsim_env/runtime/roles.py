@@ -7,6 +7,7 @@ engines: `cuda/model/tasks.h`, and once more in `kineticsim_env/engines/numpy`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from kineticsim_env.runtime import layout
 
@@ -18,16 +19,41 @@ class ActionForm:
     # `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given; `"trade"`,
     # of one order the signed size and the price
     name: str
-    size: int  # how many numbers a continuous action has
+    size: int  # how many numbers a continuous action has: of all levels of a ladder, one after another
     num_choices: int  # how many discrete actions there are; 0 does nothing
     idle: tuple[float, ...]  # the continuous action that does nothing
     quantities: tuple[int, ...]  # features of the observation that are quantities of standing orders
+    keeps: int = 0  # how many numbers of a level, the last ones, say what is kept: of either side, or of both at once
+    levels: int = 1  # of a ladder
+
+    @property
+    def of_level(self) -> int:
+        """How many numbers each level has."""
+        return self.size // self.levels
+
+    @property
+    def empty(self) -> float:
+        """The number that each of a level's may be for it to quote nothing, and to keep nothing."""
+        return self.idle[0] if self.name == "trade" else -1.0
 
 
 _BEHIND, _THROUGH = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
 QUOTES = ActionForm("quotes", 4, _BEHIND**2, (-1.0, -1.0, -1.0, -1.0), (34, 36))
 ORDER = ActionForm("order", 2, 1 + 2 * _THROUGH, (0.0, -1.0), (35,))
 TRADE = ActionForm("trade", 2, 1 + 2 * _THROUGH, (0.0, 0.0), (35,))
+
+
+def _with_keep(form: ActionForm, keeps: int, num_choices: int) -> ActionForm:
+    idle = (*form.idle, *(keeps * (-1.0,)))
+    return dataclasses.replace(form, size=form.size + keeps, num_choices=num_choices, idle=idle, keeps=keeps)
+
+
+# The same where actions may keep standing quotes; to keep is the last choice, of a maker for each side.
+_WITH_KEEP = {
+    QUOTES: _with_keep(QUOTES, 2, (_BEHIND + 1) ** 2),
+    ORDER: _with_keep(ORDER, 1, ORDER.num_choices + 1),
+    TRADE: _with_keep(TRADE, 1, TRADE.num_choices + 1),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,4 +86,25 @@ SPECS = {
     "fundamental": RoleSpec("informed trading", TRADE, 37),
 }
 ROLES = tuple(SPECS)
+
+
+@functools.cache
+def action_form(role: str, keep: bool, orders_per_side: int = 1) -> ActionForm:
+    """Return what an action of a role says.
+
+    Args:
+        role: One of `ROLES`.
+        keep: Whether actions may keep standing quotes.
+        orders_per_side: How many levels the ladder of a slot has.
+    """
+    form = _WITH_KEEP[SPECS[role].action] if keep else SPECS[role].action
+    size, idle = form.size * orders_per_side, form.idle * orders_per_side
+    return dataclasses.replace(form, size=size, idle=idle, levels=orders_per_side)
+
+
+def action_length(keep: bool, orders_per_side: int = 1) -> int:
+    """Return how many numbers a row has that continuous actions of any role fit in."""
+    return max(action_form(role, keep, orders_per_side).size for role in SPECS)
+
+
 assert ROLES == tuple(layout.ENUMS["Role"])

@@ -1,7 +1,6 @@
-"""Saved states: what they say they are of, and the range of every number of a market in them.
+"""Saved states: what they say they are of.
 
-`Simulator` and envs/state_dict.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
-Those of an environment's numbers: envs/saved_states.py.
+`Simulator` and envs/state_dict.py save and load; this file describes and checks. Ranges of numbers: state_ranges.py.
 """
 
 from __future__ import annotations
@@ -16,17 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_ORIGIN, MAX_PRICE, MAX_QUOTE_QTY
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS, AGENT_PARAMETERS = "about", "scenarios", "parameters", "agent_parameters"
 _FORMAT = 1
-MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
-
-
-# What a state is of ---------------------------------------------------------------------------------------------------
 
 
 def pack(value: Any) -> torch.Tensor:
@@ -71,7 +65,12 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
 def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.init}
-    return {name: _described(value) for name, value in fields.items() if not (isinstance(value, dict) and not value)}
+    return {name: _described(value) for name, value in fields.items() if not _is_later(name, value)}
+
+
+def _is_later(name: str, value: Any) -> bool:
+    """Return whether a field is as it was before there was one, so that states saved then are of the same market."""
+    return (isinstance(value, dict) and not value) or (name == "orders_per_side" and value == 1)
 
 
 def _described(value: Any) -> Any:
@@ -166,6 +165,23 @@ def _differ(theirs: Any, ours: Any, name: str = "") -> Iterable[tuple[str, Any, 
         yield name, theirs, ours
 
 
+def with_quotes_under_way(saved: Any, present: Mapping[str, torch.Tensor]) -> Any:
+    """Return a saved state with the part that says what is under way, or without it, as the present one has it.
+
+    Without, nothing is; states had none at first. It goes only where nothing is under way.
+    """
+    names = set(layout.WAY_STATE)
+    if not isinstance(saved, Mapping) or names <= saved.keys() & present.keys():
+        return saved
+    if names <= present.keys() and not names & saved.keys():
+        return {**saved, **{name: torch.zeros_like(present[name]) for name in names}}
+    if names <= saved.keys() and not names & present.keys():
+        like = torch.zeros(len(present["t"]), layout.WAY_PLACES, dtype=torch.int64, device=present["t"].device)
+        if not take(saved, "due", like).any():
+            return {name: value for name, value in saved.items() if name not in names}
+    return saved
+
+
 def check_names(saved: Any, *present: Iterable[str]) -> None:
     """Refuse what is no mapping, or has other names than the present tensors; `about` is looked at elsewhere."""
     check_mapping(saved)
@@ -181,118 +197,3 @@ def take(saved: Mapping[str, Any], name: str, like: torch.Tensor) -> torch.Tenso
         raise TypeError(f"state[{name!r}]: expected a tensor, got {type(saved[name]).__name__}")
     called = f"state[{name!r}]"
     return engine_input(called, saved[name], like.dtype, tuple(like.shape), like.device, from_anywhere=True)
-
-
-# Ranges ---------------------------------------------------------------------------------------------------------------
-
-
-class Ranges:
-    """Refuses numbers that no market can have, by the name of their tensor."""
-
-    def __init__(self, saved: Mapping[str, torch.Tensor]) -> None:
-        self._saved = saved
-
-    def refuse(self, name: str, bad: torch.Tensor, allowed: str, place: Any = ...) -> None:
-        """Raise if any element is bad; `bad` broadcasts to the shape of the tensor, or of what it has at a place."""
-        if bool(bad.any()):
-            found = self._saved[name][place]
-            found = found[bad.expand_as(found)].flatten()[0].item()
-            raise ValueError(f"state[{name!r}]: expected {allowed}, got {found}")
-
-    def within(self, name: str, low: int, high: int, said: str) -> None:
-        """Raise if any element is below `low` or above `high`."""
-        self.refuse(name, (self._saved[name] < low) | (self._saved[name] > high), said)
-
-
-def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Tensor, levels: int) -> None:
-    """Refuse a state that no market of L levels can be in; its tensors are of the right shapes and dtypes.
-
-    `parameters` are what the markets play, int32 `[M, n]` or `[1, n]`.
-
-    Raises:
-        ValueError: Naming the tensor, the first number that is out of its range, and the range.
-    """
-    check = Ranges(saved)
-    row = columns(parameters, saved["bid"].device)
-    for name in ("bid", "ask"):
-        check.refuse(name, saved[name] < 0, "0 or more")
-        check.refuse(name, (saved[name].sum(1) >= 2**31)[:, None], "a side's total below 2^31")
-    bids, asks = saved["bid"] > 0, saved["ask"] > 0
-    crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
-    check.refuse("ask", crossed, "above every bid (the book is crossed)")
-    check.within("price_origin", -MAX_ORIGIN, MAX_ORIGIN, "-2^29 to 2^29")
-    if "ret" in saved:
-        _check_clock(check, saved, levels)
-    else:
-        check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
-    check.within("fundamental_price", -MAX_PRICE, MAX_PRICE, "-2^30 to 2^30")
-    # A grid that follows quotes without trading leaves the last price behind; one that stays does not.
-    tick = saved["last_tick"].long()
-    off_grid = (tick < 0) | (tick >= levels)
-    check.refuse("last_tick", off_grid & (row["window"] == 0), f"0 to num_levels - 1 = {levels - 1} without a window")
-    far = (tick + saved["price_origin"]).abs() > MAX_ORIGIN + 2 * levels
-    check.refuse("last_tick", far, f"within 2^29 + 2 num_levels = {MAX_ORIGIN + 2 * levels} as a price")
-    check.refuse("last_tick", tick.abs() > MAX_PRICE - 2 * levels, "within 2^30 - 2 num_levels on the grid")
-    check.refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
-    check.within("t", 0, 2**32 - 1, "0 to 2^32 - 1")
-    check.refuse("trades", (saved["trades"] < 0) | (saved["trades"] > saved["t"]), "0 to t")
-    for name in ("episode", "volume"):
-        check.within(name, 0, _MAX_COUNT, "0 to 2^62")
-    if saved["quotes"].numel():
-        _check_slots(check, saved, row["tick_size"])
-    if "regime" in saved:
-        largest = row["regimes"] - 1
-        check.refuse("regime", (saved["regime"] < 0) | (saved["regime"] > largest), f"0 to {int(largest.max())}")
-    if "queue" in saved and saved["queue"].numel():
-        _check_queues(check, saved, levels)
-
-
-def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
-    quotes = saved["quotes"].long()
-    quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    furthest = MAX_PRICE + tick_size[:, None, None] - 1  # the multiple of tick_size beyond the furthest price
-    check.refuse("quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30")
-    check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
-    bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
-    against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
-    check.refuse("quotes", against_itself[..., None], "a bid below the ask of the same slot")
-    check.within("inventory", -_MAX_INVENTORY, _MAX_INVENTORY, "-2^52 to 2^52")
-    check.within("cash", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
-    check.within("fees", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
-
-
-def _check_clock(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int) -> None:
-    """The grid may have left behind what the last beat saw."""
-    furthest = MAX_ORIGIN + 2 * levels
-    mid2 = saved["prev_mid2"].long() + 2 * saved["price_origin"]
-    check.refuse("prev_mid2", mid2.abs() > 2 * furthest, f"within 2^29 + 2 num_levels = {furthest} as a price")
-    check.within("beat_price", -furthest, furthest, f"within 2^29 + 2 num_levels = {furthest}")
-    check.within("ret", -1, 1, "-1, 0 or 1")
-
-
-def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int) -> None:
-    """Quotes of a continuous market cross nothing, and have no more ahead than there is."""
-    quotes = saved["quotes"].long()
-    price, quantity = quotes[..., 0::2], quotes[..., 1::2]
-    tick = price - saved["price_origin"].long()[:, None, None]
-    on_grid = (tick >= 0) & (tick < levels)
-    bid_beyond, ask_beyond = tick[..., 0] >= levels, tick[..., 1] < 0
-    beyond = torch.stack([bid_beyond, ask_beyond], -1) & (quantity > 0)
-    check.refuse("quotes", beyond.any(-1)[..., None], "bids up to the grid's end, and asks from its beginning")
-    ticks = torch.arange(1, levels + 1, device=quotes.device)
-    stands = on_grid & (quantity > 0)
-    best_bid = torch.maximum(((saved["bid"] > 0) * ticks).amax(1) - 1, torch.where(stands, tick, -1)[..., 0].amax(1))
-    best_ask = torch.minimum(
-        levels - ((saved["ask"] > 0) * ticks.flip(0)).amax(1), torch.where(stands, tick, levels)[..., 1].amin(1)
-    )
-    check.refuse("quotes", (best_bid >= best_ask)[:, None, None], "bids below all asks (the book is crossed)")
-    book = torch.stack([saved["bid"], saved["ask"]], -1).long()  # [M, L, 2]
-    there = book.gather(1, tick.clamp(0, levels - 1)) * stands
-    check.refuse("queue", (saved["queue"] < 0) | (saved["queue"] > there), "0 to the built-in quantity at the quote")
-    latest = 256 * saved["t"][:, None, None] * (quantity > 0)
-    check.refuse("moments", (saved["moments"] < 0) | (saved["moments"] > latest), "0 to 256 t, 0 without a quote")
-
-
-def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
-    """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
-    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=False))

@@ -47,7 +47,7 @@ def set_book(
                "fundamental_price": value, "beat_price": last, "ret": 0}  # fmt: skip
     for name, row in zip(("bid", "ask"), rows, strict=True):
         state[name][chosen] = torch.from_numpy(row).to(simulator.device)
-    numbers |= dict.fromkeys(("quotes", *layout.QUEUE_STATE), 0)
+    numbers |= dict.fromkeys(("quotes", *layout.QUEUE_STATE, *layout.WAY_STATE), 0)
     for name in numbers.keys() & state.keys():
         state[name][chosen] = numbers[name]
     if "agent_memory" in state:

@@ -11,10 +11,11 @@ from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.checks import check_quotes, host_array
+from kineticsim_env.runtime.checks import host_array
+from kineticsim_env.runtime.orders import check_orders
 from kineticsim_env.runtime.values import check_count, check_progress, not_whole, show
 from kineticsim_env.tapes.branches import Branch
-from kineticsim_env.tapes.tape import Script, Tape
+from kineticsim_env.tapes.tape import Script, Submitted, Tape
 
 
 def make_tape(
@@ -31,13 +32,8 @@ def make_tape(
     latest = int(branch["t"].max())
     if latest + intervals >= simulator._end:
         raise MarketError(f"intervals: expected t below {simulator._end}, got {intervals} at t = {latest}; reset first")
-    given = None if quotes is None else _quotes(quotes, len(numbers), len(simulator.slots), intervals, simulator.device)
+    given = None if quotes is None else _submitted(quotes, len(numbers), simulator, intervals)
     path = None if fundamental is None else check_path("fundamental", fundamental, len(numbers), intervals)
-    if path is not None and given is not None and len(given) < intervals and branch.parameter("quote_latency").any():
-        raise ValueError(
-            f"fundamental: expected one interval per decision with it, got a path beside quotes of {len(given)} "
-            "decisions that arrive after a quote_latency: a decision under way cannot be cut"
-        )
     return Tape(branch, Script(intervals, given, path), progress)
 
 
@@ -84,8 +80,11 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
     return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
 
 
-def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:
-    given = check_quotes(quotes, (None, markets, slots, 4), device).cpu().numpy()
-    if not len(given) or intervals % len(given):
-        raise ValueError(f"quotes: expected a number of decisions that divides {intervals}, got {len(given)}")
-    return given.copy()
+def _submitted(quotes: Any, markets: int, simulator: Ensemble, intervals: int) -> Submitted:
+    shape = (None, markets, len(simulator.slots))
+    given = check_orders(quotes, shape, simulator.device, simulator.config)
+    arrays = {name: tensor.cpu().numpy().copy() for name, tensor in given.items()}
+    decisions = len(arrays["new_quotes"])
+    if not decisions or intervals % decisions:
+        raise ValueError(f"quotes: expected a number of decisions that divides {intervals}, got {decisions}")
+    return Submitted(arrays["new_quotes"], arrays.get("order_flags"))

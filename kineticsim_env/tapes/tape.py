@@ -31,11 +31,18 @@ _COLUMNS = ("interval", "event", "time", "market", "order_id", "agent", "agent_c
 _FIELDS = {"order_id": "order", "counterparty_id": "counterparty", "agent_class": "who", "type": "kind"}  # of rows
 
 
+class Submitted(NamedTuple):
+    """What slots submit: of T decisions of `Script.intervals` / T intervals each."""
+
+    quotes: np.ndarray  # int32 [T, m, K, N, 4], `Launch.new_quotes`; N is no axis with one order per side
+    flags: np.ndarray | None  # int32 [T, m, K, N], `Launch.order_flags`, likewise
+
+
 class Script(NamedTuple):
     """What markets are told while a tape plays."""
 
     intervals: int
-    quotes: np.ndarray | None  # int32 [T, m, K, 4]: of T decisions of intervals / T intervals each
+    submitted: Submitted | None
     fundamental: np.ndarray | None  # int32 [m, intervals], as each of them begins
 
 
@@ -118,8 +125,8 @@ class Tape:
         bar = progress_bar(self._progress, "tape", "interval", self.intervals)
         player = engine.open(of)
         try:
-            for quotes, count, fundamental in self._pieces(number):
-                ended = of.ks_tape_play(player, _address(quotes), count, _address(fundamental))
+            for quotes, flags, count, fundamental in self._pieces(number):
+                ended = of.ks_tape_play(player, _address(quotes), _address(flags), count, _address(fundamental))
                 market = self._branch.markets[number]
                 if ended == library.STOPPED:
                     raise MarketError(market_stopped(market, engine.t, engine.error))
@@ -137,20 +144,19 @@ class Tape:
             of.ks_tape_close(player)
             bar.close()
 
-    def _pieces(self, number: int) -> Iterator[tuple[np.ndarray | None, int, np.ndarray | None]]:
-        """Yield what is played at a time: quotes of a decision that begins, how many intervals, their fundamentals."""
-        intervals, quotes, path = self._script
+    def _pieces(self, number: int) -> Iterator[tuple[np.ndarray | None, np.ndarray | None, int, np.ndarray | None]]:
+        """Yield what is played at a time: quotes of a decision that begins and their flags, intervals, fundamentals."""
+        intervals, submitted, path = self._script
+        quotes, flags = (None, None) if submitted is None else submitted
         rows = int(self._branch.parameter("interval")[number] or self._branch.parameter("num_agents")[number])
         most = max(1, _CHUNK // (4 * max(rows, 1)))
-        under_way = quotes is not None and self._branch.parameter("quote_latency")[number] > 0
         length = intervals if quotes is None else intervals // len(quotes)
         for begin in range(0, intervals, max(length, 1)):
-            given = None if quotes is None else quotes[begin // length, number]
-            step = length if under_way else most  # quotes under way cannot be cut
-            for first in range(begin, begin + length, step):
-                count = min(step, begin + length - first)
+            given, words = (None if part is None else part[begin // length, number] for part in (quotes, flags))
+            for first in range(begin, begin + length, most):
+                count = min(most, begin + length - first)
                 values = None if path is None else path[number, first : first + count]
-                yield (given if first == begin else None), count, values
+                yield (given if first == begin else None), (words if first == begin else None), count, values
 
     # As columns -------------------------------------------------------------------------------------------------------
 

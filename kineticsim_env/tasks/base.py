@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, SPECS, ActionForm, action_form
 from kineticsim_env.runtime.values import (
     as_float,
     check_array,
@@ -67,9 +67,11 @@ OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners
 CHANGEABLE = ("reward", "execution_reward", "mark", *_NUMBERS)
 
 
-def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int:
+def observation_size(role: str, queues: bool, extras: Sequence[str] = (), orders_per_side: int = 1) -> int:
     """Return how many numbers a role sees: all of a row where it ends with places in queues or with extra columns."""
-    return layout.observation_length(queues, len(extras)) if queues or extras else SPECS[role].observation_size
+    if not (queues or extras):
+        return SPECS[role].observation_size
+    return layout.observation_length(queues, len(extras), orders_per_side)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +79,11 @@ class Task:
     """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it.
 
     Attributes:
+        keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
+        orders_per_side: Levels of each learner's ladder, the market's; 1 unless the task is an environment's, or was
+            made for a market by `of_market`.
     """
 
     role: ClassVar[str | None] = None  # of the one learner, None where there are many
@@ -93,10 +98,12 @@ class Task:
     bank_size: int = 256
     bank_per_market: int = 4
     warm_seed: int = 2**61
+    keep: bool = False
     each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     columns: Mapping[str, tuple[int, float]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    orders_per_side: int = dataclasses.field(default=1, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -112,7 +119,20 @@ class Task:
 
     def replace(self, **changes: Any) -> Self:
         """Return a task with some settings changed; those that differ go on to do so."""
-        return dataclasses.replace(self, **{**self.each, **changes})
+        made = dataclasses.replace(self, **{**self.each, **changes})
+        object.__setattr__(made, "orders_per_side", self.orders_per_side)
+        return made
+
+    def of_market(self, config: MarketConfig) -> Self:
+        """Return the same task as environments of a market have it: its actions and spaces are those of its ladders.
+
+        Raises:
+            TypeError: Naming what came and what is allowed.
+        """
+        clone = copy.copy(self)
+        levels = check_instance("config", config, MarketConfig).orders_per_side
+        object.__setattr__(clone, "orders_per_side", levels)
+        return clone
 
     def _with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
         """Return the same task, of an environment whose observations show some settings in these columns."""
@@ -129,8 +149,14 @@ class Task:
         return clone
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
-        """Return the config with the task's limits on slots."""
+        """Return the config with the task's limits on slots.
+
+        Raises:
+            TypeError, ValueError: Naming what came and what is allowed: only in a continuous market quotes are kept.
+        """
         check_instance("config", config, MarketConfig)
+        if self.keep and not config.is_continuous:
+            raise ValueError(f"keep: expected False with mechanism={config.mechanism!r}, got True")
         limit = config.inventory_limit
         if limit is None:
             limit = getattr(self, "inventory_limit", None)
@@ -176,6 +202,7 @@ class Task:
             "forced_auctions": self.forced_auctions if any(SPECS[role].has_block for role in roles) else 0,
             "autoreset": autoreset,
             "stagger": int(stagger),
+            "keep": int(self.keep),
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
@@ -189,17 +216,24 @@ class Task:
         """Auctions after the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
         return 0
 
+    def action_form(self, role: str) -> ActionForm:
+        """Return what an action of a role says, a `kineticsim_env.runtime.roles.ActionForm`."""
+        return action_form(check_choice("role", role, ROLES), self.keep, self.orders_per_side)
+
     def num_choices(self, role: str) -> int:
         """Return how many discrete actions a role has, 0 if its actions are continuous."""
-        form = SPECS[check_choice("role", role, ROLES)].action
+        form = self.action_form(role)
         return 0 if self.action_type == "continuous" else form.num_choices
 
     def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
-        """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete."""
+        """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete.
+
+        With `keep` it is `[6]` for a maker and `[3]` for the others, and with ladders so many for each level.
+        """
         choices = self.num_choices(role)
         if choices:
             return spaces.Discrete(choices)
-        return spaces.Box(-1.0, 1.0, (SPECS[role].action.size,), np.float32)
+        return spaces.Box(-1.0, 1.0, (self.action_form(role).size,), np.float32)
 
     def observation_space(self, role: str, queues: bool = False, extras: Sequence[str] = ()) -> spaces.Box:
         """Return a new observation space for a role.
@@ -208,8 +242,9 @@ class Task:
 
         Args:
             role: One of `ROLES`.
-            queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
-            extras: Names of `EXTRAS`, in its order: a column for each, behind `[37]` or `[39]` for all roles.
+            queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles, and 6
+                more for each further level of a ladder.
+            extras: Names of `EXTRAS`, in its order: a column for each, behind all these for all roles.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -220,9 +255,13 @@ class Task:
             raise ValueError(
                 f"extras: expected some of {', '.join(EXTRAS)}, each once and in this order, got {show(extras)}"
             )
-        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
+        role, queues = check_choice("role", role, ROLES), check_flag("queues", queues)
+        size = observation_size(role, queues, extras, self.orders_per_side)
         low = np.full(size, -1.0, np.float32)
-        low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
+        low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative, nor are quantities,
+        begin = layout.observation_length(queues)
+        for level in range(self.orders_per_side - 1):  # but a level's prices may be on either side of the mid
+            low[[begin + level * layout.CONSTANTS["kLevelFeatures"] + place for place in (0, 2)]] = -1.0
         low[size - len(extras) :] = [EXTRAS[name] for name in extras]
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[[32, *SPECS[role].action.quantities]] = 0.0  # nor are time and standing quantities
@@ -247,6 +286,8 @@ class Task:
 
     def _checked(self, name: str, value: Any) -> Any:
         """Return the value as a plain Python object."""
+        if name == "keep":
+            return check_flag(name, value)
         if not check_kind(name, value, self._choices(), _OPTIONAL):
             return value
         if name in _INTEGERS:

@@ -37,6 +37,11 @@ class ExecutionTask(ForBlocks, Task):
     `action_type="discrete"`: `Discrete(15)`: 0 is no order, `1 + 2 * i + j` is an order at
     (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid, of half (j = 0) or all of `max_qty`.
 
+    With `keep=True`, in a continuous market, there is a third number: above 0 it keeps the order that stands, at its
+    place in the queue. Or `Discrete(16)`, where 15 does.
+
+    Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
+
     "Through" is up for a buy and down for a sell. A mid on a half tick is rounded down for a buy and up for a sell. An
     order is cut to what is left of the block.
 
@@ -109,6 +114,7 @@ class ExecutionTask(ForBlocks, Task):
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
+    | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
     | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"`, `"edge"` |
     | `risk_aversion` | float | 0.05 | ticks per decision with the whole block left |
     | `leftover_penalty` | float | 10 | ticks per unit that even the forced auctions leave |

@@ -61,7 +61,7 @@ def with_all_roles(task: Task, config: MarketConfig) -> ManyLearnersTask:
     if not isinstance(task, ForBlocks):
         shared["block_qty"] = min(most, ManyLearnersTask.block_qty)
         shared["forced_qty"] = min(ManyLearnersTask.forced_qty, int(np.min(config.max_quote_qty)))
-    return ManyLearnersTask(**shared)
+    return ManyLearnersTask(**shared).of_market(config)
 
 
 def check_learners(

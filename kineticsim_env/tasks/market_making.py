@@ -38,6 +38,11 @@ class MarketMakingTask(ForProfit, Task):
     `action_type="discrete"`: `Discrete(49)`, `7 * bid + ask`, each from 0 to 6: 0 is no quote, i from 1 to 6 is
     `max_qty` units at (1, 2, 3, 4, 6, 8)[i - 1] ticks from the mid.
 
+    With `keep=True`, in a continuous market, there are 6 numbers: 4 and 5 keep the bid and the ask that stand, at their
+    places in the queues, where they are above 0. Or `Discrete(64)`, `8 * bid + ask`, where 7 keeps that side.
+
+    Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
+
     A mid on a half tick is rounded down for the bid and up for the ask. Quotes are cut to the room that
     `inventory_limit` leaves, and a pair that crosses loses its smaller side.
 
@@ -108,6 +113,7 @@ class MarketMakingTask(ForProfit, Task):
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest quote, units per side |
+    | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
     | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |

@@ -32,6 +32,11 @@ class TradingTask(ForProfit, Task):
     `action_type="discrete"`: `Discrete(15)`: 0 is no order, 1 + j buys and 8 + j sells `max_qty` units at
     (-6, -3, -1, 0, 1, 3, 6)[j] ticks through the mid.
 
+    With `keep=True`, in a continuous market, there is a third number: above 0 it keeps the order that stands, at its
+    place in the queue. Or `Discrete(16)`, where 15 does.
+
+    Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
+
     "Through" is up for a buy and down for a sell. A mid on a half tick is rounded down for a buy and up for a sell. An
     order is cut to the room that `inventory_limit` leaves.
 
@@ -86,6 +91,7 @@ class TradingTask(ForProfit, Task):
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
+    | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
     | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |

@@ -14,7 +14,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS
-from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.runtime.roles import ROLES, action_form
 from kineticsim_env.tasks.base import CHOICES, MAY_DIFFER, Task
 from kineticsim_env.traders import order_splitter
 from scripts.fuzz import pairs
@@ -62,6 +62,7 @@ SETTINGS: dict[str, list[Any]] = {
     "risk_aversion": [0.0, 0.05],
     "leftover_penalty": [0.0, 10.0],
     "max_target": [1, 5, 40],
+    "keep": [False, True],
 }
 
 
@@ -73,12 +74,18 @@ def config(rng: np.random.Generator, markets: int | None = None, **changes: Any)
     while True:
         try:
             drawn = _preset(rng) if rng.random() < 0.05 else pairs.random_config(rng, **_further(rng, markets))
-            fields: dict[str, Any] = {**drawn.to_dict(), **changes}
+            fields: dict[str, Any] = {**drawn.to_dict(), **_ladders(rng, drawn), **changes}
             if "agents" not in changes and rng.random() < 0.5:
                 fields["agents"] = _agents(rng, markets)
             return ks.MarketConfig(**fields)
         except ValueError:
             continue
+
+
+def _ladders(rng: np.random.Generator, drawn: ks.MarketConfig) -> dict[str, int]:
+    if not drawn.is_continuous or rng.random() < 0.6:
+        return {}
+    return {"orders_per_side": int(rng.choice([2, 3, 8]))}
 
 
 def _preset(rng: np.random.Generator) -> ks.MarketConfig:
@@ -149,23 +156,25 @@ def randomised(rng: np.random.Generator, kind: type[Task]) -> dict[str, Any]:
     return found or {"fee": (0, 9)}
 
 
-def opponents(rng: np.random.Generator, discrete: bool) -> dict[str, list[Any]]:
-    """Return policies for some roles: functions of observations alone."""
+def opponents(rng: np.random.Generator, discrete: bool, keep: bool, levels: int = 1) -> dict[str, list[Any]]:
+    """Return policies for some roles: functions of observations alone; `levels` are those of ladders."""
     roles = [str(role) for role in rng.permutation(ROLES)[: int(rng.integers(1, 3))]]
     found: dict[str, list[Any]] = {}
     for role in roles:
-        some = [policy(role, discrete, float(scale)) for scale in rng.uniform(0.5, 9, int(rng.integers(1, 4)))]
-        found[role] = [some, [policy(role, discrete, 1.0)]] if rng.random() < 0.2 else some
+        scales = rng.uniform(0.5, 9, int(rng.integers(1, 4)))
+        some = [policy(role, discrete, float(scale), keep, levels) for scale in scales]
+        found[role] = [some, [policy(role, discrete, 1.0, keep, levels)]] if rng.random() < 0.2 else some
     return found
 
 
-def policy(role: str, discrete: bool, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
+def policy(role: str, discrete: bool, scale: float, keep: bool, levels: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a policy whose actions are exact functions of the observation, whatever the engine."""
 
     def act(observation: torch.Tensor) -> torch.Tensor:
         seen = torch.as_tensor(observation)
         if discrete:
             return (seen[:, 5:9].abs().sum(1) * 1000 * scale).long() % 9
-        return (seen[:, : SPECS[role].action.size] * scale).clamp(-1, 1)
+        size = action_form(role, keep, levels).size
+        return (torch.cat([seen, seen], 1)[:, :size] * scale).clamp(-1, 1)  # of many levels it may be longer
 
     return act

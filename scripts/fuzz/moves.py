@@ -82,12 +82,22 @@ def action_of(space: gym.Space, shape: tuple[int, ...], rng: np.random.Generator
     return np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
 
 
-def quotes_of(sim: ks.Simulator, rng: np.random.Generator, *decisions: int) -> np.ndarray:
-    """Return quotes about each market's grid, some off it, int32 `[*decisions, M, K, 4]`."""
-    values = rng.integers(-2, sim.config.num_levels + 2, (*decisions, sim.num_markets, len(sim.slots), 4))
+def quotes_of(sim: ks.Simulator, rng: np.random.Generator, *decisions: int, records: bool = True) -> np.ndarray:
+    """Return quotes about each market's grid, some off it, int32 `[*decisions, M, K, 4]`; or order records.
+
+    With ladders they are `[*decisions, M, K, N, 4]`.
+    """
+    ladder = sim.sizes["N"]
+    shape = (*decisions, sim.num_markets, len(sim.slots), *ladder, 4)
+    values = rng.integers(-2, sim.config.num_levels + 2, shape)
     values[..., 1::2] = rng.integers(-1, 30, values[..., 1::2].shape)
-    values[..., 0::2] += sim.price_origin.numpy()[:, None, None].clip(-(2**29), 2**29)
-    return values.astype(np.int32)
+    origin = sim.price_origin.numpy().clip(-(2**29), 2**29)
+    values[..., 0::2] += origin.reshape(-1, *[1] * (2 + len(ladder)))
+    if not records or not sim.config.is_continuous or rng.random() < 0.5:
+        return values.astype(np.int32)
+    sides = values.reshape(*values.shape[:-1], *([] if ladder else [1]), 2, 2)
+    flags = rng.choice([0, 0, 1, 1, 2, 4, 8, 3, 12, 15 if rng.random() < 0.1 else 9], (*sides.shape[:-1], 1))
+    return np.concatenate([sides, flags], axis=-1).astype(np.int32)
 
 
 def actions(thing: Any, rng: np.random.Generator) -> Any:

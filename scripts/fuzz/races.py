@@ -25,6 +25,7 @@ import kineticsim_env as ks
 from kineticsim_env.engines.native import NativeEngine
 from kineticsim_env.runtime import build, layout
 from kineticsim_env.runtime.cache import cache_dir
+from kineticsim_env.runtime.roles import action_length
 from scripts.fuzz import moves, pairs
 from scripts.fuzz.kinds import Failure
 from scripts.fuzz.sanitizers import report_in, runtime
@@ -112,7 +113,7 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
     if isinstance(thing, ks.Simulator):
         decisions, auctions = int(rng.integers(1, 4)), 10
         given = {
-            "new_quotes": torch.from_numpy(moves.quotes_of(sim, rng, decisions)),
+            "new_quotes": torch.from_numpy(moves.quotes_of(sim, rng, decisions, records=False)),
             "fills": torch.zeros((decisions, markets, slots, 2), dtype=torch.int64),
             "value": torch.zeros((decisions, markets, slots), dtype=torch.int64),
         }
@@ -123,7 +124,8 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
         return {"reset_mask": torch.from_numpy(rng.random(markets) < 0.7)}, 2, 1
     if thing.core.task.action_type == "discrete":
         return {"choices": torch.from_numpy(rng.integers(0, 15, (markets, slots)))}, 1, 1
-    return {"actions": torch.from_numpy(rng.uniform(-1, 1, (markets, slots, 4)).astype(np.float32))}, 1, 1
+    length = action_length(thing.core.task.keep, thing.core.task.orders_per_side)
+    return {"actions": torch.from_numpy(rng.uniform(-1, 1, (markets, slots, length)).astype(np.float32))}, 1, 1
 
 
 def _packed(launch: Any, tensors: Mapping[str, torch.Tensor]) -> bytes:

@@ -115,6 +115,8 @@ def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) 
     same = rng.random() < 0.7
     fixed: dict[str, Any] = {} if same else {"population": "fixed"}
     found["config"] = drawn.config(rng, **fixed)
+    if rng.random() < 0.95:  # elsewhere it is refused
+        found["keep"] = found.get("keep", False) and found["config"].is_continuous
     if not same:
         found |= {
             "randomise": drawn.randomised(rng, kind),
@@ -142,7 +144,8 @@ def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict
         can = drawn.insider in found["config"].agents and task == "MarketMaking"
         found["replace"] = "insider" if can and rng.random() < 0.9 else None
     if rng.random() < 0.35:
-        found["opponents"] = drawn.opponents(rng, found.get("action_type") == "discrete")
+        of_actions = found.get("action_type") == "discrete", found.get("keep", False), found["config"].orders_per_side
+        found["opponents"] = drawn.opponents(rng, *of_actions)
     return found
 
 

@@ -55,11 +55,19 @@ def random_fields(rng: random.Random, mechanism: str, arrivals: str = "clock") -
     if arrivals == "clock":
         fields |= {"interval": maybe(None, 1, 2, 5, 31), "beat": maybe(None, 1, 3, 8, 50)}
     if mechanism == "continuous":
-        fields |= {"quote_latency": maybe(0, 1, 2, 7, 1000), "taker_fee": maybe(0, -10, 100)}
+        latency = random_latency(rng, fields["interval"] or agents)
+        fields |= {"quote_latency": latency, "taker_fee": maybe(0, -10, 100)}
     if rng.random() < 0.4:
         changes = [{"noise_spread": levels // 2, "cancel_prob": 0.2}, {"market_order_prob": 0.8}, {"max_order_qty": 9}]
         fields |= {"regimes": [{}, *changes[: rng.randint(1, 3)]], "regime_switch_prob": pick([0.0, 0.2, 1.0])}
     return fields
+
+
+def random_latency(rng: random.Random, events: int) -> int:
+    """A latency of quotes, of so many events per interval: often none, below, at or above it, rarely of an episode."""
+    below = [0, 0, 0, 1, events - 1, rng.randrange(events)]
+    above = [events, events, events + 1, 2 * events, 4 * events + 1, 30 * events, 1000]
+    return rng.choice([*below, *above, *(rng.randint(events, 12 * events) for _ in range(4))])
 
 
 def random_slots(rng: random.Random, fields: dict[str, Any]) -> tuple[str | None, ...]:
@@ -94,12 +102,60 @@ def random_quotes(rng: random.Random, seen: dict[str, Any], slots: int) -> list[
     return quotes
 
 
+def random_ladders(rng: random.Random, seen: dict[str, Any], slots: int, levels: int) -> list[list[list[int]]]:
+    """Quotes of `levels` levels per slot: [slot][level][4].
+
+    As `random_quotes`, but many sides repeat with more or less than stands at both places, some have an earlier
+    level's price, and half of the ladders lie beside the mid, where levels do not cross each other. Some slots only
+    take from others' queues.
+    """
+    standing = [standing_level(places) for ladder in seen["quotes"] for places in ladder]
+    quotes = random_quotes(rng, {**seen, "quotes": standing}, slots * levels)
+    mid = seen["mid2"] // 2
+    for slot in range(slots):
+        ladder, calm = quotes[slot * levels :][:levels], rng.random() < 0.5
+        for level, quote in enumerate(ladder):
+            for side in (0, 2):
+                price, quantity = standing[slot * levels + level][side : side + 2]
+                what = rng.random()
+                if quantity and what < 0.7:
+                    more = rng.choice([0, 0, 1, 3, 8, 30, -1, -2, 1 - quantity])
+                    quote[side : side + 2] = price, max(0, quantity + more)
+                elif level and what < 0.8:
+                    quote[side] = ladder[rng.randrange(level)][side]
+                elif calm:
+                    off = rng.randint(0, 2)
+                    quote[side] = max(quote[side], mid + 1 + off) if side else min(quote[side], mid - off)
+        if rng.random() < 0.15:
+            side, taker = rng.choice([0, 2]), rng.choice(ladder)
+            for quote in ladder:
+                quote[1] = quote[3] = 0
+            taker[side : side + 2] = mid + (-4 if side else 4), rng.choice([1, 3, 8, 20])
+    return [quotes[slot * levels :][:levels] for slot in range(slots)]
+
+
+def standing_level(places: Sequence[Sequence[int]]) -> list[int]:
+    """What stands of a level in both places together: bid price, bid quantity, ask price, ask quantity."""
+    first, second = places
+    numbers = []
+    for side in (0, 2):
+        price = first[side] if first[side + 1] else second[side]
+        numbers += [price, first[side + 1] + second[side + 1]]
+    return numbers
+
+
+def suitable_quotes(rng: random.Random, seen: dict[str, Any], slots: int, levels: int) -> list:
+    """Quotes of slots with so many orders per side: [slot][4], or [slot][level][4] of ladders."""
+    return random_quotes(rng, seen, slots) if levels == 1 else random_ladders(rng, seen, slots, levels)
+
+
 def play(reference: Any, rng: random.Random, decisions: int) -> list[tuple[Sequence | None, int, list[dict]]]:
     """Play random decisions; return each one's quotes, its number of intervals, and what was seen after each."""
-    played = []
+    played, levels = [], reference.rules.orders_per_side
     for _ in range(decisions):
         seen = reference.observe()
-        quotes = random_quotes(rng, seen, len(seen["quotes"])) if seen["quotes"] and rng.random() < 0.8 else None
+        given = seen["quotes"] and rng.random() < 0.8
+        quotes = suitable_quotes(rng, seen, len(seen["quotes"]), levels) if given else None
         n = rng.choice([1, 1, 2, 5])
         played.append((quotes, n, reference.decision(quotes, n)))
     return played

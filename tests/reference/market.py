@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,14 @@ FULL = 1 << 31  # a side whose total reaches this stops the market
 
 class Stopped(Exception):  # noqa: N818 - the market's own word for it
     """A side's total reached 2^31."""
+
+
+@dataclasses.dataclass
+class Submission:
+    """What all slots submitted with a decision, as it was given, and the event before which it arrives."""
+
+    due: int
+    quotes: Sequence
 
 
 class Market:
@@ -62,7 +71,17 @@ class Market:
         self.volume = self.trades = self.error = self.moment = 0
         self.signed_volume = 0  # of the last interval: takers' buys less sells, or in a call what was marketable
         self.accounts = [{"cash": 0, "inventory": 0, "fees": 0, "bought": 0, "sold": 0} for _ in rules.slots]
-        self.quotes = [{side: Order(side, 0, 0, 0, slot) for side in (BUY, SELL)} for slot in range(len(rules.slots))]
+        # Of each slot and level, of each side what stands at its places: one, or of a ladder two.
+        places = 1 if rules.orders_per_side == 1 else 2
+        self.quotes = [
+            [
+                {side: [Order(side, 0, 0, 0, slot) for _ in range(places)] for side in (BUY, SELL)}
+                for _ in range(rules.orders_per_side)
+            ]
+            for slot in range(len(rules.slots))
+        ]
+        self.under_way: list[Submission] = []  # in continuous trading, oldest first
+        self.rejects: list[Any] = []  # of each slot's bid and ask, or of each level's, in the last decision
         self.log: list[tuple] = []  # of the last interval: what came, traded, left; see `_note`
         self.book: Any = Queues(self.grid) if rules.mechanism == "continuous" else Auction(self.grid)
         for side in (BUY, SELL):
@@ -72,7 +91,7 @@ class Market:
         self.memory = [agent.opening(seen) for agent in self.population.added]
 
     def set_parameters(self, **fields: Any) -> None:
-        """Change levers and parameters from the next interval on."""
+        """Change levers and parameters from the next interval on; what is under way stays due when it was."""
         self.rules = Rules({**self.rules.fields, **fields}, self.market_index, self.rules.slots)
         self.grid = Grid(self.grid.levels, self.rules.tick_size, self.grid.low)
         self.book.grid = self.grid
@@ -160,6 +179,10 @@ class Market:
         price = quote_price(self.rules, self.grid, side, price, self.collar_price)
         return Order(side, price, quantity, self._next_moment(), slot)
 
+    def _nothing(self, like: Order) -> Order:
+        """What is at an empty place beside an order."""
+        return Order(like.side, like.price, 0, 0, like.slot)
+
     def _book_fill(self, slot: int | None, side: int, price: int, units: int, extra_fee: int) -> None:
         assert slot is not None
         account = self.accounts[slot]
@@ -180,7 +203,7 @@ class Market:
         return self.moment
 
     def _standing(self) -> list[Order]:
-        return [order for quote in self.quotes for order in quote.values()]
+        return [order for ladder in self.quotes for level in ladder for places in level.values() for order in places]
 
     def _test_total(self, total: int) -> None:
         if total >= FULL:
@@ -204,14 +227,20 @@ class Market:
         """All that can be observed: absolute prices; `bid` and `ask` are the built-in units per tick of the grid.
 
         `best_bid` and `best_ask` are None where nothing built-in rests; `depth(seen, side, reach)` counts what rests
-        near them.
+        near them. `quotes` are [K][4] and `ahead` [K][2], with ladders [K][N][2][4] and [K][N][2][2]: level, place.
+        `due` are events, oldest first, of as many submissions as are under way, and `due_quotes` what was given.
         """
         low, prices = self.grid.low, range(self.grid.low, self.grid.high + 1)
         rows = {side: [self.book.built_in(side, price) for price in prices] for side in (BUY, SELL)}
         bids, asks = ([price for price in prices if rows[side][price - low]] for side in (BUY, SELL))
-        places = [[0, 0] for _ in self.quotes]
-        if isinstance(self.book, Queues):
-            places = [[self.book.ahead(quote[side]) for side in (BUY, SELL)] for quote in self.quotes]
+        queued = isinstance(self.book, Queues)
+        quotes, ahead = [], []
+        for ladder in self.quotes:
+            levels = [list(zip(level[BUY], level[SELL], strict=True)) for level in ladder]  # of each place bid and ask
+            quotes.append([[[b.price, b.quantity, a.price, a.quantity] for b, a in level] for level in levels])
+            ahead.append([[[self.book.ahead(o) if queued else 0 for o in both] for both in level] for level in levels])
+        if self.rules.orders_per_side == 1:
+            quotes, ahead = ([levels[0][0] for levels in of_slots] for of_slots in (quotes, ahead))
         return {
             "t": self.t,
             "episode": self.episode,
@@ -230,8 +259,10 @@ class Market:
             "best_bid": bids[-1] if bids else None,
             "best_ask": asks[0] if asks else None,
             "signed_volume": self.signed_volume,
-            "quotes": [[q[BUY].price, q[BUY].quantity, q[SELL].price, q[SELL].quantity] for q in self.quotes],
-            "ahead": places,
+            "quotes": quotes,
+            "ahead": ahead,
+            "due": [submission.due for submission in self.under_way],
+            "due_quotes": [submission.quotes for submission in self.under_way],
             "fills": [[account["bought"], account["sold"]] for account in self.accounts],
             **{name: [account[name] for account in self.accounts] for name in ("cash", "inventory", "fees")},
         }

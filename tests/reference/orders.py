@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from .rules import Rules
 from .words import bits, scaled
@@ -13,7 +14,7 @@ MAX_PRICE = 1 << 30
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Order:
-    """An order, or one side of a slot's quote; `moment` counts arrivals, so an earlier order has a smaller one."""
+    """An order, or what stands at one place of a slot's side; `moment` counts arrivals: an earlier one is smaller."""
 
     side: int
     price: int
@@ -65,18 +66,31 @@ def quote_price(rules: Rules, grid: Grid, side: int, price: int, last_price: int
     return grid.on_tick(side, within_collar(rules, side, price, last_price))
 
 
-def through_the_door(rules: Rules, quote: list[int], inventory: int) -> list[int]:
-    """Pre-trade limits of one slot: bid price, bid quantity, ask price, ask quantity."""
-    bid_price, bid_qty, ask_price, ask_qty = (int(number) for number in quote)
-    bid_price, ask_price = (min(max(price, -MAX_PRICE), MAX_PRICE) for price in (bid_price, ask_price))
-    bid_qty, ask_qty = (min(max(quantity, 0), rules.max_quote_qty) for quantity in (bid_qty, ask_qty))
+def through_the_door(
+    rules: Rules, ladder: Sequence[Sequence[int]], inventory: int, both_rest: Sequence[bool]
+) -> list[list[int]]:
+    """Pre-trade limits of one slot: of each level bid price, bid quantity, ask price, ask quantity.
+
+    `both_rest`: of each level, whether both sides are new, and are to stand once they have traded.
+    """
+    passed = []
+    for level in ladder:
+        bid_price, bid_qty, ask_price, ask_qty = (int(number) for number in level)
+        bid_price, ask_price = (min(max(price, -MAX_PRICE), MAX_PRICE) for price in (bid_price, ask_price))
+        bid_qty, ask_qty = (min(max(quantity, 0), rules.max_quote_qty) for quantity in (bid_qty, ask_qty))
+        passed.append([bid_price, bid_qty, ask_price, ask_qty])
     if rules.inventory_limit is not None:
-        bid_qty = min(bid_qty, max(0, rules.inventory_limit - inventory))
-        ask_qty = min(ask_qty, max(0, rules.inventory_limit + inventory))
-    if bid_price >= ask_price and bid_qty and ask_qty:  # a slot does not trade with itself: the smaller side goes
-        keep_bid, keep_ask = bid_qty > ask_qty, ask_qty > bid_qty
-        bid_qty, ask_qty = bid_qty * keep_bid, ask_qty * keep_ask
-    return [bid_price, bid_qty, ask_price, ask_qty]
+        for side, place in ((BUY, 0), (SELL, 2)):
+            room = max(0, rules.inventory_limit - side * inventory)
+            for level in sorted(passed, key=lambda level: -side * level[place]):  # stable: of equals the lower level
+                level[place + 1] = min(level[place + 1], room)
+                room -= level[place + 1]
+    for level, rest in zip(passed, both_rest, strict=True):
+        bid_price, bid_qty, ask_price, ask_qty = level
+        if rest and bid_price >= ask_price and bid_qty and ask_qty:
+            # A slot does not trade with itself: the smaller side goes.
+            level[1], level[3] = bid_qty * (bid_qty > ask_qty), ask_qty * (ask_qty > bid_qty)
+    return passed
 
 
 @dataclasses.dataclass

@@ -65,16 +65,22 @@ class Queues:
         if any(other is order for other in queue):
             queue[:] = [other for other in queue if other is not order]
 
-    def take(self, side: int, limit: int, quantity: int) -> Iterator[tuple[Order, int]]:
+    def meets(self, side: int, limit: int) -> Order | None:
+        """What an order of this side with the price `limit` would trade with first, if anything."""
+        best = self.best(-side)
+        if best is None or (best > limit if side == BUY else best < limit):
+            return None
+        return self.queue(-side, best)[0]
+
+    def take(self, side: int, limit: int, quantity: int, slot: int | None = None) -> Iterator[tuple[Order, int]]:
         """Match up to `quantity` against the other side, up to price `limit`; yield each fill's resting order, units.
 
-        `limit` is on the grid, or so far from the other side that nothing meets it.
+        `limit` is on the grid, or so far from the other side that nothing meets it. What is of `slot` ends it.
         """
         while quantity:
-            best = self.best(-side)
-            if best is None or (best > limit if side == BUY else best < limit):
+            first = self.meets(side, limit)
+            if first is None or (slot is not None and first.slot == slot):
                 return
-            first = self.queue(-side, best)[0]
             units = min(quantity, first.quantity)
             quantity -= units
             first.quantity -= units

@@ -52,9 +52,11 @@ DEFAULTS: dict[str, Any] = {
     "tick_size": 1,
     "regimes": None,
     "regime_switch_prob": 0.0,
+    "orders_per_side": 1,
     "agents": {},
 }
-ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
+ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes")
+ENSEMBLE += ("agents",)
 THRESHOLDS = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
 THRESHOLDS["regime_switch_prob"] = 1 << 16
 BY_REGIME = ("noise_spread", "max_order_qty", "market_order_prob", "maker_half_spread", "taker_offset")
@@ -84,6 +86,8 @@ class Rules:
             raise ValueError("the continuous market needs the clock")
         if self.mechanism == "call" and (self.quote_latency or self.taker_fee):
             raise ValueError("quote_latency and taker_fee belong to the continuous market")
+        if self.mechanism == "call" and self.orders_per_side > 1:
+            raise ValueError("ladders belong to the continuous market")
         if self.tick_size > self.num_levels:
             raise ValueError("a grid of fewer ticks than tick_size may have no price at all")
 

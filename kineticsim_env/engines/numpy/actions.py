@@ -20,27 +20,91 @@ MAKER_OFFSETS = np.array([1, 2, 3, 4, 6, 8])
 ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
-def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
-    """Return the quotes [m, K, 4] that actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
-    task, quotes, alive = args["task"], m.quotes.copy(), m.ended == 0
+def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.ndarray]:
+    """Return what actions ask for, and note bad actions in `m.error`.
+
+    Returns:
+        Quotes [m, K, N, 4], before the pre-trade limits, and which sides of what stands are kept, bool [m, K, N, 2].
+    """
+    task, alive = args["task"], m.ended == 0
+    standing, _ = m.standing_levels()
+    quotes, kept = np.empty_like(standing), np.zeros((*alive.shape, m.orders, 2), bool)
     for k in range(args["slots"]):
         role, own = task["role"][k], m.task_of(task, k)
-        if task["action_type"] == DISCRETE:
-            choice, last = args["choices"][m.rows, k], 48 if role == MAKER else 14
-            outside = (choice < 0) | (choice > last)
+        left = remaining(m, own, k) if role in (NOISE, EXECUTOR) else None  # for levels not decoded yet
+        bad = nan_actions(args, m, k)
+        m.error |= np.where(bad & alive[:, k], state.ERROR_NAN_ACTION, 0)
+        for level in range(m.orders):
+            asked, keeps, outside = decode_level(args, m, own, k, level, bad)
             m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
-            decode = {MAKER: maker_choice, TRADER: trader_choice, FUNDAMENTAL: trader_choice}.get(role, order_choice)
-            quotes[:, k] = decode(m, own, k, np.clip(choice, 0, last))
-        else:
-            action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
-            bad = np.isnan(action).any(axis=1)
-            outside = ~bad & (np.abs(action) > MOST_ACTION).any(axis=1)
-            error = np.where(bad, state.ERROR_NAN_ACTION, 0) | np.where(outside, state.ERROR_ACTION_RANGE, 0)
-            m.error |= np.where(alive[:, k], error, 0)
-            action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))
-            decode = {MAKER: maker_action, TRADER: trader_action, FUNDAMENTAL: trader_action}.get(role, order_action)
-            quotes[:, k] = np.where(bad[:, None], quotes[:, k], decode(m, own, k, action))
-    return np.where(alive[..., None], quotes, 0)
+            if left is not None:
+                asked, left = cut_to_remaining(asked, keeps, standing[:, k, level], order_side(m, own, k), left)
+            # With a NaN what stands is submitted anew, but ladders are kept: of two places no quote says what stands.
+            quotes[:, k, level] = np.where(bad[:, None], standing[:, k, level] * (m.orders == 1), asked)
+            kept[:, k, level] = np.where(bad[:, None], m.orders > 1, keeps)
+    return np.where(alive[..., None, None], quotes, 0), alive[..., None, None] & kept
+
+
+def numbers_of_level(task: dict[str, Any], role: int) -> tuple[int, int]:
+    """Return how many numbers of an action say what a level quotes, and how many behind them what it keeps."""
+    size = 4 if role == MAKER else 2
+    return size, size // 2 if task["keep"] else 0  # of bid and ask, or of both at once
+
+
+def nan_actions(args: dict[str, Any], m: Markets, k: int) -> np.ndarray:
+    """Return where a slot's action has a NaN in any of its levels, bool [m]."""
+    if args["task"]["action_type"] == DISCRETE:
+        return np.zeros(len(m.rows), bool)
+    numbers = sum(numbers_of_level(args["task"], args["task"]["role"][k]))
+    return np.isnan(args["actions"][m.rows, k, : m.orders * numbers]).any(axis=1)
+
+
+def decode_level(
+    args: dict[str, Any], m: Markets, own: dict[str, Any], k: int, level: int, bad: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Return what a level asks for, [m, 4], which sides it keeps, bool [m, 2] or [m, 1], and where it is out of range.
+
+    Nothing is made of actions that are `bad`, bool [m].
+    """
+    task, role = args["task"], args["task"]["role"][k]
+    if task["action_type"] == DISCRETE:
+        choice, last = args["choices"][m.rows, k], last_choice(task, role)
+        decode = {MAKER: maker_choice, TRADER: trader_choice, FUNDAMENTAL: trader_choice}.get(role, order_choice)
+        outside, choice = (choice < 0) | (choice > last), np.clip(choice, 0, last)
+        return decode(m, own, k, choice, level), kept_by_choice(task, role, choice), outside
+    size, keeps = numbers_of_level(task, role)
+    numbers = args["actions"][m.rows, k, level * (size + keeps) :][:, : size + keeps]
+    outside = ~bad & (np.abs(numbers) > MOST_ACTION).any(axis=1)
+    numbers = np.clip(np.where(bad[:, None], np.float32(0), numbers), np.float32(-1), np.float32(1))
+    decode = {MAKER: maker_action, TRADER: trader_action, FUNDAMENTAL: trader_action}.get(role, order_action)
+    return decode(m, own, k, numbers), numbers[:, size:] > 0 if keeps else np.zeros((len(m.rows), 1), bool), outside
+
+
+def cut_to_remaining(
+    asked: np.ndarray, keeps: np.ndarray, standing: np.ndarray, side: np.ndarray, left: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a level's quotes [m, 4] cut to what the levels before it leave, and what it leaves to those behind it."""
+    cut = asked.copy()
+    cut[:, 1::2] = np.minimum(asked[:, 1::2], left[:, None])
+    cut[:, 0::2] = np.where(cut[:, 1::2] > 0, cut[:, 0::2], 0)
+    counted = np.where(keeps[:, -1:], standing[:, 1::2], cut[:, 1::2])
+    return cut, np.maximum(0, left - np.where(side > 0, counted[:, 0], counted[:, 1]))
+
+
+def last_choice(task: dict[str, Any], role: int) -> int:
+    if role == MAKER:
+        return 63 if task["keep"] else 48
+    return 15 if task["keep"] else 14
+
+
+def side_choices(task: dict[str, Any], choice: np.ndarray) -> np.ndarray:
+    """Return a maker's choices for its bid and its ask, [m, 2]: 0 no order, 1 to 6 an offset, 7 what stands is kept."""
+    return np.stack(np.divmod(choice, 8 if task["keep"] else 7), axis=1)
+
+
+def kept_by_choice(task: dict[str, Any], role: int, choice: np.ndarray) -> np.ndarray:
+    """Return which sides a choice keeps, bool [m, 2] for a maker; [m, 1] for the others, who keep both or none."""
+    return side_choices(task, choice) == 7 if role == MAKER else (choice == 15)[:, None]
 
 
 def maker_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -> np.ndarray:
@@ -50,28 +114,23 @@ def maker_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -
     return two_sided(low - bid_offset, bid_qty, high + ask_offset, ask_qty)
 
 
-def maker_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
-    low, high = mids(m)
-    bid_choice, ask_choice = choice // 7, choice % 7
+def maker_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray, level: int) -> np.ndarray:
+    low, high = mids(m)[0] - level, mids(m)[1] + level
+    bid_choice, ask_choice = (np.where(side == 7, 0, side) for side in side_choices(task, choice).T)
     bid_qty, ask_qty = (np.where(c > 0, task["max_qty"], 0) for c in (bid_choice, ask_choice))
     return two_sided(low - MAKER_OFFSETS[bid_choice - 1], bid_qty, high + MAKER_OFFSETS[ask_choice - 1], ask_qty)
 
 
 def order_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -> np.ndarray:
     offset = np.rint(action[:, 0] * np.float32(task["max_offset"])).astype(np.int64)
-    return one_order(m, task, k, offset, unit(action[:, 1], task["max_qty"]))
+    return through_mid(m, order_side(m, task, k), offset, unit(action[:, 1], task["max_qty"]))
 
 
-def order_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
+def order_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray, level: int) -> np.ndarray:
+    choice = np.where(choice == 15, 0, choice)  # what stands is kept
     quantity = np.where((choice - 1) % 2 == 0, (task["max_qty"] + 1) // 2, task["max_qty"])
-    offset = ORDER_OFFSETS[np.maximum(choice - 1, 0) // 2]
-    return one_order(m, task, k, offset, np.where(choice > 0, quantity, 0))
-
-
-def one_order(m: Markets, task: dict[str, Any], k: int, offset: np.ndarray, quantity: np.ndarray) -> np.ndarray:
-    if task["role"][k] in (NOISE, EXECUTOR):
-        quantity = np.minimum(quantity, remaining(m, task, k))
-    return through_mid(m, order_side(m, task, k), offset, quantity)
+    offset = ORDER_OFFSETS[np.maximum(choice - 1, 0) // 2] - level
+    return through_mid(m, order_side(m, task, k), offset, np.where(choice > 0, quantity, 0))
 
 
 def trader_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) -> np.ndarray:
@@ -80,10 +139,11 @@ def trader_action(m: Markets, task: dict[str, Any], k: int, action: np.ndarray) 
     return through_mid(m, np.where(action[:, 0] > 0, 1, -1), offset, quantity)
 
 
-def trader_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) -> np.ndarray:
+def trader_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray, level: int) -> np.ndarray:
+    choice = np.where(choice == 15, 0, choice)  # what stands is kept
     order = np.maximum(choice - 1, 0)
     quantity = np.where(choice > 0, task["max_qty"], 0)
-    return through_mid(m, np.where(order < 7, 1, -1), ORDER_OFFSETS[order % 7], quantity)
+    return through_mid(m, np.where(order < 7, 1, -1), ORDER_OFFSETS[order % 7] - level, quantity)
 
 
 def unit(action: np.ndarray, n: np.ndarray | int) -> np.ndarray:
@@ -127,7 +187,7 @@ def remaining(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
 
 def forced_quotes(m: Markets, task: dict[str, Any]) -> np.ndarray:
     """Return the quotes [m, K, 4], before the pre-trade limits, that trade what is left of blocks."""
-    quotes = np.zeros_like(m.quotes)
+    quotes = np.zeros((*m.cash.shape, 4), np.int64)
     for k in np.flatnonzero(task["role"][: quotes.shape[1]] == EXECUTOR):
         side = order_side(m, task, k)
         quantity = np.where(m.ended[:, k] != 0, 0, np.minimum(remaining(m, m.task_of(task, k), k), task["forced_qty"]))

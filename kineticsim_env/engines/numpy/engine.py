@@ -23,7 +23,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
 
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
-RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in market.SERIES))
+RUN_OUTPUT = ("fills", "value", "rejects", *(f"series_{name}" for name in market.SERIES))
 ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values")
 INFO = ("info", "episode_return", "episode_filled", "idle")
 
@@ -33,9 +33,10 @@ class NumpyEngine(Engine):
 
     name = "numpy"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: layout.Sizes, tensors: Mapping[str, torch.Tensor]) -> None:
         self._args: dict[str, Any] = dict.fromkeys(layout.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
+        self._args["orders_per_side"] = layout.levels_of_ladders(sizes)
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:

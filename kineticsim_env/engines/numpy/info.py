@@ -15,12 +15,14 @@ from kineticsim_env.engines.numpy.state import Markets
 MARKET_ROWS, SLOT_ROWS = 6, 9
 
 
-def note_decision(args: dict[str, Any], m: Markets, value: np.ndarray, fills: np.ndarray) -> None:
-    """Write what a decision led to: marked values [m, K] in 1/2000 tick, fills [m, K, 2]."""
+def note_decision(args: dict[str, Any], m: Markets, value: np.ndarray, fills: np.ndarray, rejects: np.ndarray) -> None:
+    """Write what a decision led to: marked values [m, K] in 1/2000 tick, fills and rejects [m, K, 2] of each side."""
     args["episode_filled"][m.rows] += fills.sum(axis=2)
     if args.get("episode_return") is not None:
         args["episode_return"][m.rows] += args["reward"][m.rows].astype(np.float64)
     _write(args, m, value, fills)
+    if args["task"]["keep"] or m.orders > 1:  # rows of bids and rows of asks, behind all others
+        args["info"][MARKET_ROWS + SLOT_ROWS * args["slots"] :, m.rows] = np.concatenate([*rejects.T])
 
 
 def note_opening(args: dict[str, Any], m: Markets, played: bool) -> None:
@@ -29,7 +31,7 @@ def note_opening(args: dict[str, Any], m: Markets, played: bool) -> None:
     if args.get("episode_return") is not None:
         args["episode_return"][m.rows] = 0.0
     if not played:
-        args["info"][MARKET_ROWS + (SLOT_ROWS - 1) * args["slots"] :, m.rows] = 0.0
+        args["info"][MARKET_ROWS + (SLOT_ROWS - 1) * args["slots"] :, m.rows] = 0.0  # returns, and rejects
         _write(args, m, np.zeros_like(m.cash), np.zeros((*m.cash.shape, 2), np.int64))
 
 

@@ -1,11 +1,12 @@
 """docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
 `launch` of engine.py calls `run` with the fields of `struct Launch` (cuda/model/layout.h) for a block of markets, in
-which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] per standing quote.
 
 Read on in state.py (what a market is), orders.py (what is ordered, and at which prices), beats.py (what happens before
-anybody comes) and auction.py; then clock.py, queues.py and continuous.py for markets on the clock. What needs no state
-is in rules.py, the environment's part in tasks.py.
+anybody comes) and auction.py; then clock.py for markets on the clock, and queues.py, trades.py, ladders.py,
+under_way.py and continuous.py for continuous trading. What needs no state is in rules.py, the environment's part in
+tasks.py.
 """
 
 from collections.abc import Iterator
@@ -19,17 +20,31 @@ from kineticsim_env.engines.numpy.continuous import continuous_interval
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import ERROR_STOPPED, NO_PRICE, Markets
+from kineticsim_env.engines.numpy.under_way import submit
 
 SERIES = (
     "last_price", "volume", "mid2", "fundamental", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume",
 )  # fmt: skip
 
 
-def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] are not yet limited, or None."""
+def decision(
+    m: Markets,
+    auctions: int,
+    quotes: np.ndarray | None = None,
+    flags: np.ndarray | None = None,
+    at_deadline: bool = False,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield volume and fills of each auction of one decision.
+
+    Quotes [m, K, 4] are not yet limited, or None; `submit` of under_way.py has the other arguments, and ladders, which
+    continuous trading alone knows.
+    """
+    m.rejects = np.zeros_like(m.rejects)
+    if m.continuous and quotes is not None:
+        submit(m, quotes, flags, at_deadline)
     for i in range(auctions):
         if m.continuous:
-            yield continuous_interval(m, quotes, i, auctions)
+            yield continuous_interval(m)
             continue
         # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
         fresh = apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None
@@ -50,13 +65,17 @@ def run(args: dict[str, Any], rows: np.ndarray) -> None:
 
 def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None:
     quotes = None if args["new_quotes"] is None else args["new_quotes"][d][m.rows]
+    flags = None if args.get("order_flags") is None else args["order_flags"][d][m.rows]
     fills = np.zeros((*m.cash.shape, 2), np.int64)
-    results = decision(m, args["auctions"], quotes) if not frozen else [(0, fills)] * args["auctions"]
+    results = decision(m, args["auctions"], quotes, flags) if not frozen else [(0, fills)] * args["auctions"]
     for i, (volume, filled) in enumerate(results):
         fills = fills + filled
         record(args, m, d * args["auctions"] + i, volume)
     if args["fills"] is not None:
         args["fills"][d, m.rows] = fills
+    if args.get("rejects") is not None:
+        words = m.rejects[..., 0] | m.rejects[..., 1] << 8  # [m, K, N]
+        args["rejects"][d, m.rows] = words.reshape(len(m.rows), *args["rejects"].shape[2:])
     if args["value"] is not None:
         args["value"][d, m.rows] = 2 * m.cash + m.inventory * m.marked_mid2[:, None]
 

@@ -10,16 +10,22 @@ from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
 
 FIRST_SETTING = 1  # of the numbers of extra columns: those of settings of the task that differ
 DEPTH, FEATURES, MARKET_FEATURES, QUEUE_FEATURES = 10, 37, 30, 2
+LEVEL_FEATURES = 6  # of each level of a ladder behind the first
 
 
 def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market; extra columns are behind."""
-    built_in = FEATURES + (QUEUE_FEATURES if m.continuous else 0)
+    """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market.
+
+    Behind these are columns of further levels of ladders, then extra columns.
+    """
+    of_first_level = FEATURES + (QUEUE_FEATURES if m.continuous else 0)
+    built_in = of_first_level + (m.orders - 1) * LEVEL_FEATURES
     extras = [number for number in range(FIRST_SETTING + len(TASK_VALUES)) if task["extras"] >> number & 1]
     rows = np.zeros((*m.cash.shape, built_in + len(extras)), np.float32)
-    if m.continuous:
-        rows[..., FEATURES:built_in] = squash(m.queue, 8)
     c2 = m.marked_mid2
+    quotes, ahead = m.standing_levels()
+    if m.continuous:
+        rows[..., FEATURES:of_first_level] = squash(ahead[:, :, 0], 8)
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for place, number in enumerate(extras, built_in):
         if number < FIRST_SETTING:
@@ -30,7 +36,11 @@ def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
     for k in range(m.cash.shape[1]):
         own = m.task_of(task, k)
         write = maker_features if task["role"][k] == MAKER else order_features
-        write(rows[:, k], m, own, k, c2)
+        write(rows[:, k], m, own, k, c2, quotes[:, k, 0])
+        for level in range(1, m.orders):
+            begin = of_first_level + (level - 1) * LEVEL_FEATURES
+            of_level = level_features(own, c2, quotes[:, k, level], ahead[:, k, level])
+            rows[:, k, begin : begin + LEVEL_FEATURES] = of_level
         executor = task["role"][k] == EXECUTOR
         wealth2 = 2 * m.cash[:, k] + m.inventory[:, k] * (m.arrival2 if executor else c2)
         wealth2 = wealth2 - own["initial_inventory"] * m.arrival2
@@ -68,8 +78,22 @@ def at_ticks(depth: np.ndarray, tick: np.ndarray) -> np.ndarray:
     return np.where(inside, np.take_along_axis(depth, np.clip(tick, 0, levels - 1), axis=1), 0)
 
 
-def maker_features(row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2: np.ndarray) -> None:
-    bid, bid_qty, ask, ask_qty = m.quotes[:, k].T
+def level_features(task: dict[str, Any], c2: np.ndarray, quotes: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Return what a slot sees of a level, float32 [m, 6]: `quotes` [m, 4] stand, with `ahead` [m, 2] before them."""
+    bid, bid_qty, ask, ask_qty = quotes.T
+    columns = [
+        squash(np.where(bid_qty > 0, c2 - 2 * bid, 0), 16),
+        ratio(bid_qty, task["max_qty"]),
+        squash(np.where(ask_qty > 0, 2 * ask - c2, 0), 16),
+        ratio(ask_qty, task["max_qty"]),
+    ]
+    return np.column_stack([*columns, squash(ahead, 8)])
+
+
+def maker_features(
+    row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2: np.ndarray, quotes: np.ndarray
+) -> None:
+    bid, bid_qty, ask, ask_qty = quotes.T
     row[:, 30] = inventory_feature(m, task, k)
     row[:, 33] = squash(np.where(bid_qty > 0, c2 - 2 * bid, 0), 16)
     row[:, 34] = ratio(bid_qty, task["max_qty"])
@@ -77,8 +101,10 @@ def maker_features(row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2
     row[:, 36] = ratio(ask_qty, task["max_qty"])
 
 
-def order_features(row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2: np.ndarray) -> None:
-    bid, bid_qty, ask, ask_qty = m.quotes[:, k].T
+def order_features(
+    row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2: np.ndarray, quotes: np.ndarray
+) -> None:
+    bid, bid_qty, ask, ask_qty = quotes.T
     buys, role = bid_qty > 0, task["role"][k]
     price, quantity = np.where(buys, bid, ask), np.where(buys, bid_qty, ask_qty)
     if role in (TRADER, FUNDAMENTAL):

@@ -61,15 +61,34 @@ def marketable_ticks(m: Markets, collar_price: np.ndarray) -> np.ndarray:
 
 def apply_pre_trade_limits(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
     """Return quotes [m, K, 4] as the pre-trade limits leave them."""
-    largest, limit = m.params["max_quote_qty"][:, None], m.params["inventory_limit"][:, None]
-    bid_price, ask_price = (np.clip(new_quotes[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
-    bid_qty, ask_qty = (np.clip(new_quotes[..., i].astype(np.int64), 0, largest) for i in (1, 3))
-    room_to_buy = np.where(limit >= 0, np.maximum(0, limit - m.inventory), bid_qty)
-    room_to_sell = np.where(limit >= 0, np.maximum(0, limit + m.inventory), ask_qty)
-    bid_qty, ask_qty = np.minimum(bid_qty, room_to_buy), np.minimum(ask_qty, room_to_sell)
-    crossed = (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
+    return limit_ladders(m, new_quotes[:, :, None], m.inventory)[:, :, 0]
+
+
+def limit_ladders(
+    m: Markets, ladders: np.ndarray, inventory: np.ndarray, both_rest: np.ndarray | bool = True
+) -> np.ndarray:
+    """Return ladders [m, k, N, 4] of slots that hold `inventory`, [m, k], as the pre-trade limits leave them.
+
+    Levels that cross themselves lose a side where `both_rest`, [m, k, N].
+    """
+    largest, limit = m.params["max_quote_qty"][:, None, None], m.params["inventory_limit"][:, None, None]
+    held = inventory[..., None]
+    bid_price, ask_price = (np.clip(ladders[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
+    bid_qty, ask_qty = (np.clip(ladders[..., i].astype(np.int64), 0, largest) for i in (1, 3))
+    bid_qty = np.where(limit >= 0, share_room(limit - held, -bid_price, bid_qty), bid_qty)
+    ask_qty = np.where(limit >= 0, share_room(limit + held, ask_price, ask_qty), ask_qty)
+    crossed = both_rest & (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
     drop_bid, drop_ask = crossed & (bid_qty <= ask_qty), crossed & (ask_qty <= bid_qty)
     return np.stack([bid_price, np.where(drop_bid, 0, bid_qty), ask_price, np.where(drop_ask, 0, ask_qty)], axis=-1)
+
+
+def share_room(room: np.ndarray, distance: np.ndarray, quantity: np.ndarray) -> np.ndarray:
+    """Return what levels [m, k, N] get of the room [m, k, 1] of all: as much as they ask for, the nearest first."""
+    order = np.argsort(distance, axis=-1, kind="stable")
+    wanted = np.take_along_axis(quantity, order, axis=-1)
+    given, before = np.empty_like(quantity), np.cumsum(wanted, axis=-1) - wanted
+    np.put_along_axis(given, order, np.clip(room - before, 0, wanted), axis=-1)
+    return given
 
 
 def limit_quote_prices(m: Markets, quotes: np.ndarray, collar_price: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Queues of the continuous market: what quotes have ahead, matching, and what cancellation and the window do to them.
 
 At a tick stand built-in units, one number, and learned quotes, each behind `queue` of these units; of quotes with the
-same number ahead the earlier moment goes first. Arrays [m, K, 2] hold bids, then asks.
+same number ahead the earlier moment goes first. Arrays [m, J, 2] hold bids, then asks, of all standing quotes: those of
+one slot, if it has a ladder, are quotes of their own here, and at the same moment go in the order of the array.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,8 @@ class Match(NamedTuple):
 
     units: np.ndarray  # [m]
     money: np.ndarray  # [m], ticks x units
-    fills: np.ndarray  # [m, K], of the quotes that it met,
-    price: np.ndarray  # [m, K], at these absolute prices
+    fills: np.ndarray  # [m, J], of the quotes that it met,
+    price: np.ndarray  # [m, J], at these absolute prices
 
 
 def drop_empty(m: Markets) -> None:
@@ -29,14 +30,14 @@ def drop_empty(m: Markets) -> None:
 
 
 def built_in_at(m: Markets, tick: np.ndarray) -> np.ndarray:
-    """Return the built-in units at the ticks of bids and asks [m, K, 2]; 0 off the grid."""
+    """Return the built-in units at the ticks of bids and asks [m, J, 2]; 0 off the grid."""
     book = np.stack([m.bid, m.ask], axis=-1)
     inside = (tick >= 0) & (tick < m.num_levels)
     return np.where(inside, np.take_along_axis(book, np.clip(tick, 0, m.num_levels - 1), axis=1), 0)
 
 
 def quote_ticks(m: Markets) -> np.ndarray:
-    """Return where standing bids and asks are, [m, K, 2]; perhaps off the grid."""
+    """Return where standing bids and asks are, [m, J, 2]; perhaps off the grid."""
     return m.quotes[..., 0::2] - m.price_origin[:, None, None]
 
 
@@ -62,7 +63,7 @@ def follow_grid(m: Markets, moved: np.ndarray) -> None:
     m.queue = np.where(moved[:, None, None], cut, m.queue)
 
 
-def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) -> Match:
+def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray, own: np.ndarray) -> Match:
     """Match one order in each market with what rests.
 
     A sell is matched as a buy in a mirror, in which the best tick to trade at is the lowest, too.
@@ -72,6 +73,7 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) 
         buys: whether it buys, bool [m].
         limit: the worst tick it trades at, [m].
         quantity: [m]; 0 is no order.
+        own: bool [m, J], which quotes are of the slot whose order it is; it stops before these.
     """
     last, each, side = m.num_levels - 1, np.arange(len(m.rows)), buys.astype(np.int64)  # of the quotes that it meets
     ticks = np.where(buys[:, None], np.arange(last + 1), np.arange(last, -1, -1))  # of the mirror's places
@@ -84,8 +86,13 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) 
     book, shape = each[:, None], built_in.shape
     there = built_in + scatter((book, at), standing, shape)
     there[np.arange(last + 1) > np.where(buys, limit, last - limit)[:, None]] = 0
-    taken = np.clip(quantity[:, None] - (np.cumsum(there, axis=1) - there), 0, there)
+    better = np.cumsum(there, axis=1) - there
     stand_before = before_each(at, m.queue[each, :, side], m.moments[each, :, side], standing)
+    before_own = np.where(
+        own & (standing > 0), np.take_along_axis(better, at, axis=1) + stand_before, quantity[:, None]
+    )
+    quantity = np.minimum(quantity, before_own.min(axis=1, initial=2**62))
+    taken = np.clip(quantity[:, None] - better, 0, there)
     fills = np.clip(np.take_along_axis(taken, at, axis=1) - stand_before, 0, standing)
     gone = taken - scatter((book, at), fills, shape)
 
@@ -100,9 +107,11 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray) 
 
 
 def before_each(tick: np.ndarray, ahead: np.ndarray, moment: np.ndarray, quantity: np.ndarray) -> np.ndarray:
-    """Return how many units, built-in and of other quotes, stand before each quote of one side; all are [m, K]."""
+    """Return how many units, built-in and of other quotes, stand before each quote of one side; all are [m, J]."""
+    place = np.arange(ahead.shape[1])
     ahead_of_me, ahead_of_other = ahead[:, :, None], ahead[:, None]
-    earlier = moment[:, :, None] > moment[:, None]
+    same_moment = (moment[:, :, None] == moment[:, None]) & (place[:, None] > place)
+    earlier = (moment[:, :, None] > moment[:, None]) | same_moment
     first = (ahead_of_other < ahead_of_me) | ((ahead_of_other == ahead_of_me) & earlier)
     first &= tick[:, :, None] == tick[:, None]
     return ahead + (first * quantity[:, None]).sum(axis=2)

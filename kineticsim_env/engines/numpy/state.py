@@ -1,8 +1,10 @@
 """`Markets`: the state of some markets as NumPy arrays, and the names and numbers that all of this engine shares.
 
-Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] per standing quote: of slot after slot,
+level after level of its ladder, one place or two. With one order per side J is K.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,9 @@ MARKET_STATE = (
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
     "agent_memory",
 )  # fmt: skip
-SLOT_STATE = ("quotes", "cash", "inventory", "fees", "queue", "moments")
+STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
+WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
+SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
 ENV_STATE = (
     "elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario", "opening_value",
 )  # fmt: skip
@@ -46,6 +50,9 @@ class Markets:
 
     Attributes:
         rows: Which markets they are.
+        orders: Levels of a slot's ladder, N;
+        places: how many quotes of a level's side may stand, 1 or 2;
+        standing_per_slot: and so how many of a slot's, on each side.
         params: Their parameters by the names of `struct MarketParams`, [m] each.
         now: The same, as the regimes of the markets have them.
         task_values: Settings of the task as slots have them, double [m, K, 11] in the order of `TASK_VALUES`; None
@@ -55,6 +62,7 @@ class Markets:
         first_added: and the index of the first such agent, [m].
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
+        rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
     """
 
     bid: np.ndarray
@@ -79,6 +87,9 @@ class Markets:
     fees: np.ndarray
     queue: np.ndarray
     moments: np.ndarray
+    due: np.ndarray
+    due_quotes: np.ndarray
+    due_flags: np.ndarray
     elapsed: np.ndarray
     done: np.ndarray
     mid_history: np.ndarray
@@ -93,13 +104,26 @@ class Markets:
         self.rows, self.num_levels = rows, args["levels"]
         self.on_clock = args.get("arrivals") == CLOCK
         self.continuous = args.get("mechanism") == CONTINUOUS
+        self.orders = args.get("orders_per_side") or 1
+        self.places = 1 if self.orders == 1 else 2
+        self.standing_per_slot = self.orders * self.places
         self.params = {name: np.broadcast_to(x, args["markets"])[rows] for name, x in args["params"].items()}
         self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
         for name in self.names:
-            setattr(self, name, args[name][rows].astype(np.int64))
+            values = args[name][rows].astype(np.int64)
+            if name in STANDING_STATE:  # all that stand in one axis
+                values = values.reshape(len(rows), math.prod(values.shape[1:-1]), values.shape[-1])
+            setattr(self, name, values)
         if "quotes" not in self.names:  # no slots
             self.quotes = np.zeros((len(rows), 0, 4), np.int64)
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
+        ladders = (self.cash.shape[1], self.orders)
+        if "due" not in self.names:  # nothing is under way between intervals
+            self.due = np.zeros((len(rows), 1), np.int64)
+            self.due_quotes, self.due_flags = np.zeros((len(rows), 1, *ladders, 4)), np.zeros((len(rows), 1, *ladders))
+        self.due_quotes = self.due_quotes.reshape(*self.due.shape, *ladders, 4).astype(np.int64)
+        self.due_flags = self.due_flags.reshape(*self.due.shape, *ladders).astype(np.int64)
+        self.rejects = np.zeros((len(rows), *ladders, 2), np.int64)
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.groups = args.get("agents") or ()
@@ -116,7 +140,25 @@ class Markets:
 
     def store(self, args: dict[str, Any]) -> None:
         for name in self.names:
-            args[name][self.rows] = getattr(self, name)
+            args[name][self.rows] = getattr(self, name).reshape(len(self.rows), *args[name].shape[1:])
+
+    def sum_per_slot(self, of_standing: np.ndarray) -> np.ndarray:
+        """Return the sums [m, K] of numbers of standing quotes [m, J]."""
+        return of_standing.reshape(*self.cash.shape, self.standing_per_slot).sum(axis=-1)
+
+    def standing_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what stands of each level: quotes [m, K, N, 4], and in a queue the units ahead, [m, K, N, 2].
+
+        Of a side's places together the quantity, and of the first that holds anything the price and the units ahead.
+        """
+        shape = (*self.cash.shape, self.orders, self.places)
+        quotes = self.quotes.reshape(*shape, 4)
+        ahead = self.queue.reshape(*shape, 2) if self.continuous else np.zeros((*shape, 2), np.int64)
+        later = quotes[..., 0, 1::2] == 0  # of each side: its last place is the first that holds anything, if any does
+        standing = np.empty((*shape[:-1], 4), np.int64)
+        standing[..., 0::2] = np.where(later, quotes[..., -1, 0::2], quotes[..., 0, 0::2])
+        standing[..., 1::2] = quotes[..., 1::2].sum(axis=-2)
+        return standing, np.where(later, ahead[..., -1, :], ahead[..., 0, :])
 
     def follow_regime(self) -> None:
         """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is.

@@ -13,6 +13,7 @@ import numpy as np
 from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.agents import opening_memory
+from kineticsim_env.engines.numpy.ladders import KEEP
 from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
@@ -76,9 +77,12 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     mark2_before = mark2(m, task)
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
-    for volume_of_auction, filled in decision(m, args["auctions"], decode_actions(args, m)):
+    quotes, kept = decode_actions(args, m)
+    flags = KEEP * (kept[..., 0] | kept[..., 1] << 8)
+    for volume_of_auction, filled in decision(m, args["auctions"], quotes if m.continuous else quotes[:, :, 0], flags):
         volume += volume_of_auction
         fills += filled
+    rejects = np.bitwise_or.reduce(m.rejects, axis=2)  # of all levels; forced orders have none
     m.elapsed = m.elapsed + 1
     m = force_blocks(args, m, volume, fills)
     if args["fills"] is not None:
@@ -93,7 +97,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
     if args.get("info") is not None:
         args["idle"][rows] = was_ended
-        info.note_decision(args, m, value, fills)
+        info.note_decision(args, m, value, fills, rejects)
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
@@ -127,11 +131,20 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        for volume_of_auction, filled in decision(some, 1, admitted[goes_on]):
+        for volume_of_auction, filled in decision(some, 1, at_first_level(some, admitted[goes_on]), at_deadline=True):
             volume[late] += volume_of_auction
             fills[late] += filled
         some.store(args)
     return Markets(args, m.rows)
+
+
+def at_first_level(m: Markets, quotes: np.ndarray) -> np.ndarray:
+    """Return quotes [m, K, 4] as `decision` takes them: of ladders level 0, [m, K, N, 4], the others being empty."""
+    if m.orders == 1:
+        return quotes
+    ladders = np.zeros((*m.cash.shape, m.orders, 4), np.int64)
+    ladders[:, :, 0] = quotes
+    return ladders
 
 
 def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
