@@ -246,8 +246,12 @@ class MarketConfig:
     @property
     def quotes_may_wait(self) -> bool:
         """Whether what slots submit may arrive in a later decision, in any market."""
-        interval = self.interval or np.asarray(self.num_agents) + self.added_agents
-        return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= np.asarray(interval)))
+        return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= self.events_per_interval))
+
+    @property
+    def events_per_interval(self) -> int:
+        """How many events of the clock an interval has."""
+        return self.interval or int(np.max(self.num_agents)) + self.added_agents
 
     @property
     def uses_levers(self) -> bool:

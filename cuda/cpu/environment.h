@@ -60,7 +60,7 @@ struct CoreMarket : Market<kLevers> {
   void opened() { this->measure(); }
 
   template <typename Records>
-  bool go_on(Quote* fresh, const Records&, bool forced) {
+  bool go_on(Quote* fresh, const Records&, bool forced, int32_t) {
     if (forced) return auction(fresh);
     for (int k = 0; k < slots; ++k) fresh[k] = apply_pre_trade_limits(fresh[k], accounts[k].inventory, p);
     decision(fresh, 0);

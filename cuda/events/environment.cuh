@@ -77,14 +77,35 @@ struct EventEnvironmentMarket : EventRun<Market> {
   }
 
   template <typename Records>
-  KS_ON_LANE bool go_on(const Quote* fresh, Records& records, bool forced) {
+  KS_ON_LANE bool go_on(const Quote* fresh, Records& records, bool forced, int32_t& lasts) {
+    const TaskParams& task = task_of(launch);
     if (!forced) slots.begin_decision();
     else drop_under_way();
-    const int32_t intervals = forced ? 1 : launch.auctions;
+    const bool at_events = decides_at_events(task);
+    const int32_t intervals = forced ? 1 : at_events ? lasts : launch.auctions;
+    const BestNow before = best_now();
     int64_t a = 0;
-    if (this->template decision<true>(fresh, records, intervals, 0, intervals, a, forced)) return true;
-    this->stop();
-    return false;
+    const bool goes_on = this->template decision<true>(fresh, records, intervals, 0, intervals, a, forced, [&] {
+      if (!at_events || forced) return false;
+      return task.decide == kDecideFill ? any_fill() : !(best_now() == before);
+    });
+    if (!goes_on) this->stop();
+    else if (at_events && !forced) lasts = (int32_t)a;
+    return goes_on;
+  }
+  KS_ON_LANE bool any_fill() const {
+    int64_t units = 0;
+    for (int k = 0; k < slots.count(); ++k) units += filled(k);
+    return units > 0;
+  }
+  // The best prices of the built-in book, absolute.
+  struct BestNow {
+    int32_t bid, ask;
+    KS_ON_LANE bool operator==(const BestNow& other) const { return bid == other.bid && ask == other.ask; }
+  };
+  KS_ON_LANE BestNow best_now() const {
+    const BestPrices best = resting_best();
+    return {best.bid >= 0 ? best.bid + this->origin : -kNoPrice, best.ask != kNoTick ? best.ask + this->origin : kNoPrice};
   }
   KS_ON_LANE void drop_under_way() const {
     if constexpr (kQueues && KS_UNDER_WAY) this->under_way.clear();
@@ -107,7 +128,7 @@ KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Ma
   ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
   if (!from.begun) {
     from.part = begin_step(environment);
-    const int64_t forced = forced_auctions(environment.slot_task(0), environment.elapsed);  // at most
+    const int64_t forced = forced_auctions(environment.slot_task(0), environment.elapsed + environment.task.longest);  // at most
     if (from.part.plays && !environment.fits(launch.auctions + forced)) return false;
   } else {
     environment.load();

@@ -12,6 +12,10 @@ struct RunPlace {
   int64_t number, interval;
 };
 
+struct Never {
+  KS_ON_LANE bool operator()() const { return false; }
+};
+
 template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
@@ -36,10 +40,11 @@ struct EventRun : Market {
 
   // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null, and `records` has their flags, as in
   // `interval`. They may wait beyond the first interval, unless they are `forced`, where that is kept. `first` counts intervals of this
-  // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
-  template <bool kAllFit = false, typename Records>
+  // launch before it. It ends sooner where `ends()` after an interval; `a` is then how many there were. Returns false if the market
+  // cannot go on with interval a; be it that it has to stop.
+  template <bool kAllFit = false, typename Records, typename Ends = Never>
   KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a,
-                           bool forced = false) {
+                           bool forced = false, const Ends& ends = Ends()) {
     const uint64_t events = (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency, begin = g - (uint64_t)a * events;
     uint64_t arrival = begin + (latency < events ? latency : events - 1);
     for (; a < n; ++a) {
@@ -54,6 +59,7 @@ struct EventRun : Market {
       const bool comes = fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
       if (!this->interval(comes ? fresh : nullptr, arrival, records)) return false;
       record(this->m * length + first + a, this->volume - before);
+      if (ends()) n = a + 1;
     }
     return true;
   }

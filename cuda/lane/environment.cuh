@@ -168,7 +168,7 @@ struct LaneEnvironment : LaneStep {
       const bool forced = auction >= launch.auctions;
       if (forced && trades) {
         fresh = forced_order(slot_task(), role, ended, market.p, target(), market.account.inventory);
-        trades = auction - launch.auctions < forced_auctions(slot_task(), elapsed) && has_quantity(fresh);
+        trades = auction - launch.auctions < forced_auctions(slot_task(), elapsed + 1) && has_quantity(fresh);
       }
       const unsigned trading = ballot(trades);
       if (trading == 0) break;

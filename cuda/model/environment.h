@@ -65,8 +65,9 @@ struct FeatureRows {
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
-//   go_on(fresh, records, forced)   the auctions of a decision with these quotes, to be cut to the pre-trade limits, and their
-//                                   flags; or (forced) one auction more with quotes that were cut. False if it has to stop
+//   go_on(fresh, records, forced, lasts)   the auctions of a decision with these quotes, to be cut to the pre-trade limits, and their
+//                                   flags; or (forced) one auction more with quotes that were cut. False if it has to stop. Where
+//                                   events end decisions `lasts` is the most of them, and then how many there were
 //   store_played()                  its state, be it that it had to stop
 template <typename Market>
 struct ThreadEnvironment : Market {
@@ -78,6 +79,7 @@ struct ThreadEnvironment : Market {
 
   Task task;
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
+  int32_t lasts;  // of the decision, in what `elapsed` counts
   bool done;
   int32_t fundamental_before;
   int64_t volume_before;
@@ -123,7 +125,7 @@ struct ThreadEnvironment : Market {
     }
     this->opened();
     done = false;
-    elapsed = opening.elapsed;
+    elapsed = opening.elapsed, lasts = 0;
     arrival2 = mark();
     for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
     for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
@@ -137,7 +139,7 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void write_features(Rows rows) const {
     const BestPrices best = this->resting_best();
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
-                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}, fundamental};
+                              arrival2, 0, elapsed, lasts, p.inventory_limit, {}, {}, {}, fundamental};
 #pragma unroll
     for (int n = 0; n < 2 * kDepth; n += Rows::kLanes) {
       const int i = n + Rows::lane();
@@ -275,6 +277,7 @@ struct ThreadEnvironment : Market {
   }
   KS_ON_THREAD void clear_results(bool frozen) {
     const bool steps = launch.env_mode == kLaunchModeEnvStep;
+    if (decides_at_events(task)) launch.decision_events[m] = 0;
     for (int64_t row = first_row(); row < first_row() + slot_count(); ++row) {
       if (steps && launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
       if (steps && writes_info(launch)) launch.idle[row] = 1;
@@ -297,10 +300,14 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD bool play(Part& part) {
-    const int32_t most = forced_auctions(slot_task(0), elapsed);
+    lasts = 1;
+    if (decides_at_events(task)) lasts = max_of(1, min_of(task.longest, slot_task(0)->horizon - elapsed));
+    int32_t most = 0;
 #pragma unroll 1
-    for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a)
-      if (!this->go_on(fresh, records, a > 0)) break;
+    for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a) {
+      if (!this->go_on(fresh, records, a > 0, lasts)) break;
+      if (a == 0) most = forced_auctions(slot_task(0), elapsed + lasts);
+    }
     if (stopped()) part.plays = false, clear_results(false);
     return true;
   }
@@ -317,7 +324,8 @@ struct ThreadEnvironment : Market {
     for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
     mids[0] = mark();
     volumes[0] = recorded_volume(volume - volume_before);
-    elapsed += 1;
+    elapsed += lasts;
+    if (decides_at_events(task)) launch.decision_events[m] = lasts;
     const bool noted = writes_info(launch);
     if (noted) note_market();
     bool all_ended = true;

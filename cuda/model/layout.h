@@ -29,7 +29,7 @@ constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
 constexpr int kLevelFeatures = 6;     // and so many for each level of the slot's ladder behind the first: columns behind these
-constexpr int kExtras = 11;           // of enum Extra: columns behind all these, for environments that ask for them
+constexpr int kExtras = 12;           // of enum Extra: columns behind all these, for environments that ask for them
 constexpr int kActionSize = 4;        // the largest role's continuous action, of one level and without keep numbers
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
@@ -77,13 +77,15 @@ enum ActionForm { kActionFormQuotes = 0, kActionFormOrder = 1, kActionFormTrade 
 // on they are settings of the task that differ, in the order of enum TaskValue. A further one is a number here (and kExtras), a
 // case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value in EXTRAS (tasks/base.py).
 enum Extra {
-  kExtraFundamental = 0, kExtraHorizon = 1, kExtraMaxQty = 2, kExtraInventoryLimit = 3, kExtraMaxTarget = 4, kExtraBlockQty = 5,
-  kExtraInitialInventory = 6, kExtraInventoryPenalty = 7, kExtraIdlePenalty = 8, kExtraRiskAversion = 9,
-  kExtraLeftoverPenalty = 10
+  kExtraFundamental = 0, kExtraDecisionEvents = 1, kExtraHorizon = 2, kExtraMaxQty = 3, kExtraInventoryLimit = 4,
+  kExtraMaxTarget = 5, kExtraBlockQty = 6, kExtraInitialInventory = 7, kExtraInventoryPenalty = 8, kExtraIdlePenalty = 9,
+  kExtraRiskAversion = 10, kExtraLeftoverPenalty = 11
 };
 enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
 enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3, kRewardEdge = 4 };
 enum ExecutionReward { kExecutionRewardShortfall = 0, kExecutionRewardRiskAverse = 1, kExecutionRewardTerminal = 2, kExecutionRewardEdge = 3 };
+// What ends a decision: so many intervals; or before, an interval of one event in which a slot traded, or a best price moved.
+enum Decide { kDecideInterval = 0, kDecideFill = 1, kDecideTouch = 2 };
 enum Mark { kMarkFundamental = 0, kMarkMid = 1, kMarkLiquidation = 2 };
 enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisabled = 2 };
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
@@ -201,7 +203,7 @@ struct AgentClass {
 
 // The task's settings (kineticsim_env/tasks/ checks and fills them), alike for all markets; of one that differs, the largest.
 struct TaskParams {
-  int32_t horizon;                 // decisions per episode
+  int32_t horizon;                 // of an episode, in what `elapsed` counts: decisions, or events
   int32_t action_type;             // enum ActionType
   int32_t max_offset;              // ticks from the mid
   int32_t max_qty;                 // units per side
@@ -222,6 +224,8 @@ struct TaskParams {
   int32_t extras;                  // columns behind all others of an observation: of each of enum Extra, a bit
   int32_t role[32];                // of each slot: enum Role
   int32_t keep;                    // 1: actions may keep standing quotes, under continuous trading
+  int32_t decide;                  // enum Decide
+  int32_t longest;                 // of a decision, in what `elapsed` counts: 1, or the most events
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit
@@ -311,7 +315,7 @@ struct Launch {
   int32_t* series_ask_depth;       // [M, S]
   int32_t* series_signed_volume;   // [M, S] of takers, buys less sells; in a call of marketable orders
   // State of an environment.
-  int32_t* elapsed;                // [M] decisions since the episode began
+  int32_t* elapsed;                // [M] decisions since the episode began, or events where these end decisions
   uint8_t* done;                   // [M] the episode has ended and waits for its reset
   int32_t* mid_history;            // [M, 5] mid2 now and after the kHistory decisions before
   int32_t* volume_history;         // [M, 4] volume of the last kHistory decisions, newest first
@@ -334,6 +338,7 @@ struct Launch {
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]
   uint8_t* over;                   // [M, K] terminated or truncated
+  int32_t* decision_events;        // [M] events of the last decision, where these end decisions, else null
   // What is known after a decision, for those who ask: final infos and rewards of users' own; else null.
   double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot, then KeepInfo: of the last decision, or as an episode began
   double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays

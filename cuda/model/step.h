@@ -43,9 +43,9 @@ KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int3
   return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error, kept), inventory, p);
 }
 
-// The most auctions after those of the last decision in which what is left of blocks is executed.
-KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed_before) {
-  return elapsed_before + 1 >= task.horizon ? task.forced_auctions : 0;
+// The most auctions after those of a decision in which what is left of blocks is executed; `elapsed` counts the decision.
+KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed) {
+  return elapsed >= task.horizon ? task.forced_auctions : 0;
 }
 // A slot's order in such an auction; without quantity if it has nothing to execute.
 KS_RULE Quote forced_order(const TaskParams& task, int32_t role, bool ended, const MarketParams& p, const Target& target,

@@ -46,7 +46,7 @@ class SlotTask {
   KS_SELDOM void fill(const Launch& launch, int64_t row) {
     const double* const value = launch.task_values + row * kTaskValues;
     copy = all;
-    copy.horizon = (int32_t)value[kTaskValueHorizon];
+    copy.horizon = (int32_t)value[kTaskValueHorizon] * all.longest;
     copy.max_qty = (int32_t)value[kTaskValueMaxQty];
     copy.max_target = (int32_t)value[kTaskValueMaxTarget];
     copy.block_qty = (int32_t)value[kTaskValueBlockQty];

@@ -83,6 +83,17 @@ KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int3
 constexpr bool kMayKeep = KS_KEEP != 0;
 KS_RULE bool may_keep(const TaskParams& task) { return kMayKeep && task.keep != 0; }
 
+// Whether events end decisions, likewise.
+#ifndef KS_DECIDE
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_DECIDE 0
+#else
+#define KS_DECIDE 1
+#endif
+#endif
+constexpr bool kMayDecideAtEvents = KS_DECIDE != 0;
+KS_RULE bool decides_at_events(const TaskParams& task) { return kMayDecideAtEvents && task.decide != kDecideInterval; }
+
 KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
 
 // How many numbers of a continuous action are of one level of a slot's ladder: what it quotes, and what it keeps.
@@ -338,7 +349,7 @@ struct View {
   int32_t levels, best_bid, best_ask, mid2, last_tick, origin;
   const int32_t* mid_history;
   const int32_t* volume_history;
-  int32_t arrival2, role, elapsed, inventory_limit;
+  int32_t arrival2, role, elapsed, events, inventory_limit;
   Target target;
   Quote quote;
   Account account;
@@ -453,7 +464,8 @@ KS_RULE Ratio level_ratio(const TaskParams& task, const Quote& level, int32_t bi
 // Column i of enum Extra, behind all others where an environment asks for it; `row` is the slot's place among all slots.
 template <typename Book>
 KS_RULE Ratio extra_ratio(const Launch& launch, int64_t row, const View<Book>& view, int i) {
-  if (i < kExtraHorizon) return fundamental_ratio(view);
+  if (i == kExtraFundamental) return fundamental_ratio(view);
+  if (i == kExtraDecisionEvents) return Ratio{(float)view.events, (float)launch.task.longest};
   const int setting = i - kExtraHorizon;
   return Ratio{(float)(launch.task_values[row * kTaskValues + setting] / launch.task.value_scale[setting]), 1.0f};
 }

@@ -225,7 +225,7 @@ struct EnvironmentTile {
   // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades.
   __device__ __forceinline__ void play_auctions(Market& market, const TileMarket& state, Quote fresh) {
     const int forced =
-        task.forced_auctions > 0 ? forced_auctions(slot_task(market_index(state), 0), state.elapsed) : 0;
+        task.forced_auctions > 0 ? forced_auctions(slot_task(market_index(state), 0), state.elapsed + 1) : 0;
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions + forced; ++a) {

@@ -180,6 +180,7 @@ class CudaEngine(NativeEngine):
             **({"KS_SCENARIOS": 1} if mode > 0 and "scenario_thresholds" in self._tensors else {}),
             **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
             **({"KS_KEEP": 1} if mode > 0 and self._task.get("keep", 0) else {}),
+            **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }

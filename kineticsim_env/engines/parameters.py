@@ -177,7 +177,7 @@ def check_latency(config: MarketConfig, began: MarketConfig) -> None:
         ValueError: If so.
     """
     if config.quotes_may_wait and not began.quotes_may_wait:
-        interval = began.interval or int(np.max(began.num_agents)) + began.added_agents
+        interval = began.events_per_interval
         raise ValueError(
             f"quote_latency: expected up to {interval - 1}, as the interval is {interval} and the market began with "
             f"less than that, got {np.max(config.quote_latency)}"

@@ -63,7 +63,7 @@ class EnvCore:
         self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
         self.learners = len(self.roles) - len(settings.opponent_slots)
-        self.autoreset, self.auctions_per_step = settings.autoreset, settings.auctions_per_step
+        self.autoreset, self.auctions_per_step = settings.autoreset, self.live_task.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
                 f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
@@ -120,6 +120,7 @@ class EnvCore:
             infos.remove("episode_return")  # of the built-in reward
         self.saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
         self.saved += [] if self.live_task.values.rows is None else layout.VALUES
+        self.saved += layout.EVENTS if self.task.decides_at_events else []
         names = [*self.saved, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)

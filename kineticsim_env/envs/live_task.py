@@ -41,6 +41,7 @@ class LiveTask:
     Attributes:
         task: The settings; of one that differs the largest.
         values: The settings that differ.
+        auctions_per_step: Of a decision; where events end decisions the most events.
         extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         config: The market with the task's limits on slots: what scenarios differ from.
         scenarios: The table of scenarios; None without any.
@@ -57,12 +58,16 @@ class LiveTask:
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
         drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
         self._settings, self._roles, self._slots, self._markets = settings, tuple(roles), tuple(slots), num_markets
+        self.auctions_per_step = settings.auctions_per_step
+        if task.decides_at_events:
+            self.auctions_per_step *= config.events_per_interval
         self._narrowest = self._with_smallest_limits(task, drawn)
         self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
         task = self.values.task
         self._check_drawn(self.values)
-        self.extras = (*settings.extras, *self.values.names)
-        begin = layout.observation_length(config.is_continuous, len(settings.extras), config.orders_per_side)
+        extras = (*settings.extras, *(["decision_events"] if task.decides_at_events else []))
+        self.extras = (*extras, *self.values.names)
+        begin = layout.observation_length(config.is_continuous, len(extras), config.orders_per_side)
         self.task: Any = task._with_columns(self.values.columns(begin))
         self.config = task.market_config(config)
         self.scenarios: MarketConfig | None = None
@@ -76,7 +81,8 @@ class LiveTask:
     def open(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
         """Give new markets, which have the scenarios, their settings, and run their warm starts."""
         self._connect(simulator, tensors)
-        self.warm_starts = WarmStarts(simulator, self.task)
+        events = self._settings.config.events_per_interval if self.task.decides_at_events else 1
+        self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * events)
         self.use_bank(self.warm_starts.run(self.scenarios))
 
     def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
@@ -165,12 +171,13 @@ class LiveTask:
                 scenarios=self.num_scenarios,
                 extras=self.extras,
                 value_scale=self.values.scale,
+                longest=self.longest,
             )
         )
 
     def prepare_step(self) -> None:
         """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
-        self._engine.prepare_launcher(ENV_STEP, self._settings.auctions_per_step)
+        self._engine.prepare_launcher(ENV_STEP, self.auctions_per_step)
         if self._settings.own and self._settings.autoreset == SAME_STEP:
             self._engine.prepare_launcher(ENV_RESTART)
 
@@ -179,6 +186,11 @@ class LiveTask:
         self.warm_starts.use(self.scenarios, fresh)
         self.hand_over()
         self._engine.state_changed()
+
+    @property
+    def longest(self) -> int:
+        """How much a decision adds to `elapsed` at most: 1, or events where these end decisions."""
+        return self.auctions_per_step if self.task.decides_at_events else 1
 
     # Scenarios --------------------------------------------------------------------------------------------------------
 

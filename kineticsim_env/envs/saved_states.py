@@ -35,6 +35,7 @@ def check_environment_ranges(
     *,
     levels: int,
     auctions_per_step: int,
+    longest: int,
     scenarios: bool,
     values: TaskValues,
 ) -> None:
@@ -49,11 +50,11 @@ def check_environment_ranges(
     check = Ranges(saved)
     elapsed, done = saved["elapsed"].long(), saved["done"]
     own = _checked_settings(check, saved, values, task)
-    horizon = own("horizon")[:, 0]
-    check.refuse("elapsed", (elapsed < 0) | (elapsed > horizon), f"0 to {task.horizon}")
-    check.refuse("done", (elapsed == horizon) & ~done, f"True at the horizon, {task.horizon}")
+    horizon, last = own("horizon")[:, 0] * longest, task.horizon * longest
+    check.refuse("elapsed", (elapsed < 0) | (elapsed > horizon), f"0 to {last}")
+    check.refuse("done", (elapsed == horizon) & ~done, f"True at the horizon, {last}")
     check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
-    left = (horizon - elapsed) * auctions_per_step + task.forced_auctions
+    left = (horizon - elapsed) * (auctions_per_step // longest) + task.forced_auctions
     interval = columns(parameters, elapsed.device)["interval"]  # 0 where there is no clock
     end = torch.where(interval > 0, 2**32 // interval.clamp(1) + 1, 2**32)
     check.refuse("t", saved["t"] + left >= end, "so low that the episode ends below 2^32")
@@ -65,6 +66,8 @@ def check_environment_ranges(
     check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
     check.refuse("fills", saved["fills"] < 0, "0 or more")
     check.within("prev_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+    if "decision_events" in saved:
+        check.within("decision_events", 0, longest, f"0 to {longest}")
     if "info" in saved:
         check.refuse("episode_filled", saved["episode_filled"] < 0, "0 or more")
     if "episode_return" in saved:

@@ -19,6 +19,7 @@ from kineticsim_env.envs.scenarios import num_rows, pack_table
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.tasks.base import Task
 
 
 def state_of(core: EnvCore) -> dict[str, torch.Tensor]:
@@ -44,8 +45,9 @@ def _about(core: EnvCore) -> dict[str, Any]:
     """Return what a state of this environment is of, as plain numbers, texts and lists."""
     task, values, settings = core.task, core.live_task.values, core.settings
     described = saved_states.describe(task)
-    if not task.keep:
-        del described["keep"]  # which states had not before there was that setting
+    for name in ("keep", "decide"):  # which states had not before there were these settings
+        if described[name] == getattr(Task, name):
+            del described[name]
     return core.simulator.about() | {
         "task": {"name": type(task).__name__, **described, **values.about()},
         "roles": list(core.roles),
@@ -80,6 +82,7 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
         [core.built_in_space(role) for role in core.roles],
         levels=core.config.num_levels,
         auctions_per_step=core.auctions_per_step,
+        longest=core.live_task.longest,
         scenarios=scenarios.table is not None,
         values=scenarios.values,
     )

@@ -36,9 +36,9 @@ class WarmStarts:
         size: How many each owner has.
     """
 
-    def __init__(self, simulator: Simulator, task: Task) -> None:
-        """Hold none yet; `run` makes some and `use` takes them."""
-        self._simulator, self._task = simulator, task
+    def __init__(self, simulator: Simulator, task: Task, auctions: int) -> None:
+        """Hold none yet; `run` lets markets run for so many auctions and `use` takes them."""
+        self._simulator, self._task, self._auctions = simulator, task, auctions
         self._bank: dict[str, torch.Tensor] = {}
         self._banks: list[dict[str, torch.Tensor]] = []  # all that there were: a captured CUDA graph may use an old one
         self.owner, self.size = ALL_MARKETS, 0
@@ -47,7 +47,7 @@ class WarmStarts:
     def run(
         self, scenarios: MarketConfig | None, seeds: torch.Tensor | None = None, counts: np.ndarray | None = None
     ) -> dict[str, torch.Tensor]:
-        """Run markets without learners for `warmup` auctions, on the simulator's engine and device; `self` stays.
+        """Run markets without learners, on the simulator's engine and device; `self` stays.
 
         Seeds, int64 `[M]`, and agents of each class, int64 `[M, 4]`, are those that the markets have now if None.
 
@@ -73,7 +73,7 @@ class WarmStarts:
         bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=first)
         if multinomial:  # the market's own agents, not those of the snapshot's seed
             bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
-        bank.run(task.warmup)
+        bank.run(self._auctions)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
         besides = {"bank_regime": "regime", "bank_memory": "agent_memory"}
         return {
@@ -100,7 +100,7 @@ class WarmStarts:
     @torch.inference_mode(False)
     def clone(self, simulator: Simulator) -> WarmStarts:
         """Return the same warm starts in tensors of their own, for markets that go on from where these are."""
-        clone = WarmStarts(simulator, self._task)
+        clone = WarmStarts(simulator, self._task, self._auctions)
         clone.owner, clone.size = self.owner, self.size
         if self._bank:
             clone._bank = {name: tensor.clone() for name, tensor in self._bank.items()}

@@ -41,6 +41,7 @@ ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
 VALUES = "task_values opening_value".split()  # where settings of the task differ
+EVENTS = ["decision_events"]  # where events end decisions
 
 
 Sizes: TypeAlias = Mapping[str, Any]

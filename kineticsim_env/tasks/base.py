@@ -31,11 +31,11 @@ from kineticsim_env.runtime.values import (
 # Settings that may differ from market to market, from learner to learner and from episode to episode.
 MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
 # What environments may add to observations, in the order of `enum Extra`: least values.
-EXTRAS = {"fundamental": -1.0, **dict.fromkeys(MAY_DIFFER, 0.0), "initial_inventory": -1.0}
+EXTRAS = {"fundamental": -1.0, "decision_events": 0.0, **dict.fromkeys(MAY_DIFFER, 0.0), "initial_inventory": -1.0}
 assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
-_ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+_ENUMS = {"decide": "Decide", "action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
 CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
@@ -80,6 +80,9 @@ class Task:
 
     Attributes:
         keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
+        decide: What ends a decision: `"interval"`, or sooner, in a continuous market, the next event in which somebody
+            who learns is filled (`"fill"`), or which moves the best bid or ask of the built-in book (`"touch"`). Then
+            the market's interval is one event.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
         orders_per_side: Levels of each learner's ladder, the market's; 1 unless the task is an environment's, or was
@@ -99,6 +102,7 @@ class Task:
     bank_per_market: int = 4
     warm_seed: int = 2**61
     keep: bool = False
+    decide: str = "interval"
     each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     columns: Mapping[str, tuple[int, float]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -157,6 +161,10 @@ class Task:
         check_instance("config", config, MarketConfig)
         if self.keep and not config.is_continuous:
             raise ValueError(f"keep: expected False with mechanism={config.mechanism!r}, got True")
+        if self.decides_at_events:
+            if not config.is_continuous:
+                raise ValueError(f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}")
+            config = config.replace(interval=1)
         limit = config.inventory_limit
         if limit is None:
             limit = getattr(self, "inventory_limit", None)
@@ -178,6 +186,7 @@ class Task:
         scenarios: int,
         extras: Sequence[str] = (),
         value_scale: Sequence[float] = (),
+        longest: int = 1,
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -190,6 +199,7 @@ class Task:
             scenarios: How many there are, 0 for none.
             extras: The columns of `EXTRAS` that observations have.
             value_scale: Of each of `enum TaskValue`, what its column is divided by; empty without such columns.
+            longest: The most events of a decision, where these end decisions.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
@@ -203,6 +213,8 @@ class Task:
             "autoreset": autoreset,
             "stagger": int(stagger),
             "keep": int(self.keep),
+            "horizon": self.horizon * longest,
+            "longest": longest,
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
@@ -210,6 +222,11 @@ class Task:
             "extras": sum(1 << layout.ENUMS["Extra"][name] for name in extras),
             "role": numbers + [0] * (layout.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
+
+    @property
+    def decides_at_events(self) -> bool:
+        """Whether events end decisions, see `decide`."""
+        return self.decide != "interval"
 
     @property
     def forced_auctions(self) -> int:
