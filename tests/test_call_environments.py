@@ -59,7 +59,7 @@ def of_calls(environment, kernel, slots=6):
     if kernel not in WITHOUT_BINS:
         regimes = [{**one, "noise_spread": min(one.get("noise_spread", 3), 15)} for one in config.regimes or ()]
         config = config.replace(taker_offset=np.minimum(config.taker_offset, 15).tolist(), regimes=regimes or None)
-    fields = CALLS | {"quote_latency": 0, "taker_fee": 0}
+    fields = CALLS | {"quote_latency": 0, "taker_fee": 0, "orders_per_side": 1}
     if "levers" not in kernel:
         fields |= OFF | {"regimes": None, "regime_switch_prob": 0.0}
         fields |= {} if "rounding" in kernel else {"rounding": "even"}
@@ -67,7 +67,7 @@ def of_calls(environment, kernel, slots=6):
         kwargs = kwargs | {"randomise": SCENARIOS}
     config = config.replace(**fields)
     kwargs = kwargs | {"slots": fitting_slots(config, markets, kwargs["slots"][:slots])}
-    return (config, markets, task, roles[:slots]), kwargs, seed, steps
+    return (config, markets, task.replace(keep=False), roles[:slots]), kwargs, seed, steps
 
 
 @of_each_variant

@@ -94,7 +94,7 @@ def test_environment_steps(seed, arrivals, mechanism):
         quotes, _ = decode_actions(args, Markets(args, np.arange(2)))
         core.step(**actions)
         for m, market in enumerate(alone):
-            assert core.fills[m].tolist() == total_fills(market.decision(quotes[m].tolist(), 2))
+            assert core.fills[m].tolist() == total_fills(market.decision(quotes[m, :, 0].tolist(), 2))
             if core.tensors["over"][m].all():
                 market.reset()
             assert_market_is(core.simulator, m, market)

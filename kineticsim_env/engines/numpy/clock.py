@@ -18,7 +18,7 @@ from kineticsim_env.engines.numpy.state import WORD_WALK, Markets
 def events(m: Markets) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, of each event of the present interval, its number g, its beat's b, and whether the beat is due, [m]."""
     for place in range(int(m.params["interval"][0])):
-        g = m.t * m.params["interval"] + place
+        g = m.first_event + place
         yield g, g // m.params["beat"], g % m.params["beat"] == 0
 
 

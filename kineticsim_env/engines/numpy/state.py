@@ -176,6 +176,11 @@ class Markets:
         return task | {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
 
     @property
+    def first_event(self) -> np.ndarray:
+        """The number of the present interval's first event, [m]: below 2^32, whatever t was made."""
+        return self.t * self.params["interval"] % 2**32
+
+    @property
     def last_price(self) -> np.ndarray:
         """The absolute last price, [m]."""
         return self.last_tick + self.price_origin

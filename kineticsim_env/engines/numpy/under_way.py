@@ -22,7 +22,7 @@ def submit(m: Markets, quotes: np.ndarray, flags: np.ndarray | None = None, at_d
         latency = np.minimum(latency, interval - 1)
     place = np.minimum((m.due > 0).sum(axis=1), m.due.shape[1] - 1)  # where all are taken the newest is replaced
     before = np.where(place > 0, m.due[each, place - 1], 0)
-    m.due[each, place] = np.maximum(1 + m.t * interval + latency, before)  # none overtakes another
+    m.due[each, place] = np.maximum(1 + m.first_event + latency, before)  # none overtakes another
     m.due_quotes[each, place] = quotes.reshape(m.due_quotes[:, 0].shape)
     m.due_flags[each, place] = 0 if flags is None else flags.reshape(m.due_flags[:, 0].shape)
 
