@@ -69,6 +69,11 @@ class EnvCore:
                 f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
                 f"{self.auctions_per_step} auctions"
             )
+        if task.horizon * self.live_task.longest >= 2**31:
+            raise ValueError(
+                f"horizon: expected episodes of less than 2^31 events, got {task.horizon} decisions of up to "
+                f"{self.auctions_per_step}"
+            )
         self._validate, self.closed = settings.validate, False
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
@@ -118,7 +123,8 @@ class EnvCore:
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
-        self.saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
+        self.saved: list[str] = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
+        self.saved += infos if self.settings.final_info or own else []
         self.saved += [] if self.live_task.values.rows is None else layout.VALUES
         self.saved += layout.EVENTS if self.task.decides_at_events else []
         names = [*self.saved, *layout.ENV_FLAGS]
