@@ -94,12 +94,10 @@ struct EventSlots : SlotNumbers<kSlots> {
     }
     for (int j = 0; j < quote_count(); ++j) {
       const int64_t row = m * quote_count() + j;
-      const int32_t* quote = launch.quotes + 4 * row;
-      quotes[j] = {quote[0], quote[1], quote[2], quote[3]};
-      for (int side = 0; side < 2; ++side) {
-        aheads[j].set(side, launch.queue ? launch.queue[2 * row + side] : 0);
-        moments[j].set(side, launch.moments ? launch.moments[2 * row + side] : 0);
-      }
+      const Four quote = four_at(launch.quotes + 4 * row);
+      quotes[j] = {quote.a, quote.b, quote.c, quote.d};
+      aheads[j] = launch.queue ? pair_at(launch.queue + 2 * row) : Sides<int32_t>{{0, 0}};
+      moments[j] = launch.moments ? pair_at(launch.moments + 2 * row) : Sides<int64_t>{{0, 0}};
     }
     begin_decision();
   }
@@ -116,13 +114,9 @@ struct EventSlots : SlotNumbers<kSlots> {
     }
   }
   KS_ON_LANE void store_quote(const Launch& launch, int64_t row, int j) const {
-    int32_t* quote = launch.quotes + 4 * row;
-    quote[0] = quotes[j].bid_price, quote[1] = quotes[j].bid_qty;
-    quote[2] = quotes[j].ask_price, quote[3] = quotes[j].ask_qty;
-    for (int side = 0; side < 2; ++side) {
-      if (launch.queue) launch.queue[2 * row + side] = aheads[j].of(side);
-      if (launch.moments) launch.moments[2 * row + side] = moments[j].of(side);
-    }
+    put_four(launch.quotes + 4 * row, quotes[j].bid_price, quotes[j].bid_qty, quotes[j].ask_price, quotes[j].ask_qty);
+    if (launch.queue) put_pair(launch.queue + 2 * row, aheads[j]);
+    if (launch.moments) put_pair(launch.moments + 2 * row, moments[j]);
   }
 
   // As the first lane of those that share the market has them.
@@ -181,10 +175,10 @@ struct EventSlots : SlotNumbers<kSlots> {
   // The number of a quote, or of a slot: of a single one, the compiler knows it.
   static KS_ON_LANE int at(int j) { return kSlots < 2 ? 0 : j; }
   static KS_ON_LANE int slot_at(int k) { return kRoom == 1 ? 0 : k; }
-  KS_ON_LANE int32_t place(int j, int32_t side) const { return kSlots < 2 ? best.of(side) : places[j].of(side); }
+  KS_ON_LANE int32_t place(int j, int32_t side) const { return kSlots < 2 ? best.of(side) : one_of(places[j], side); }
   KS_ON_LANE void set_place(int j, int32_t side, int32_t x) {
     if (kSlots < 2) best.set(side, x);
-    else if (places[j].of(side) != x) places[j].set(side, x), change_quote(j);
+    else if (place(j, side) != x) set_one(places[j], side, x), change_quote(j);
   }
   KS_ON_LANE void find_best(int32_t side) {
     int32_t first = kNoPlace;
@@ -192,28 +186,38 @@ struct EventSlots : SlotNumbers<kSlots> {
     for (int j = 0; j < quote_count(); ++j) first = min_of(first, place(j, side));
     best.set(side, first);
   }
-  KS_ON_LANE int32_t ahead(int j, int32_t side) const { return aheads[at(j)].of(side); }
-  KS_ON_LANE void set_ahead(int j, int32_t side, int32_t x) { aheads[at(j)].set(side, x), change_quote(j); }
-  KS_ON_LANE void set_moment(int j, int32_t side, int64_t x) { moments[at(j)].set(side, x), change_quote(j); }
-  KS_ON_LANE int32_t price(int j, int32_t side) const { return side ? quotes[at(j)].ask_price : quotes[at(j)].bid_price; }
-  KS_ON_LANE int32_t quantity(int j, int32_t side) const { return side ? quotes[at(j)].ask_qty : quotes[at(j)].bid_qty; }
+  // One of two numbers. Those of several slots are in memory, where one is written and not both; see Sides.
+  template <typename T>
+  static KS_ON_LANE T one_of(const T& bid, const T& ask, int32_t side) {
+    return kSlots > 1 ? *(side ? &ask : &bid) : side ? ask : bid;
+  }
+  template <typename T>
+  static KS_ON_LANE void set_one(T& bid, T& ask, int32_t side, T x) {
+    if (kSlots > 1) *(side ? &ask : &bid) = x;
+    else bid = side ? bid : x, ask = side ? x : ask;
+  }
+  template <typename T>
+  static KS_ON_LANE T one_of(const Sides<T>& both, int32_t side) { return one_of(both.at[0], both.at[1], side); }
+  template <typename T>
+  static KS_ON_LANE void set_one(Sides<T>& both, int32_t side, T x) { set_one(both.at[0], both.at[1], side, x); }
+
+  KS_ON_LANE int32_t ahead(int j, int32_t side) const { return one_of(aheads[at(j)], side); }
+  KS_ON_LANE void set_ahead(int j, int32_t side, int32_t x) { set_one(aheads[at(j)], side, x), change_quote(j); }
+  KS_ON_LANE int64_t moment(int j, int32_t side) const { return one_of(moments[at(j)], side); }
+  KS_ON_LANE void set_moment(int j, int32_t side, int64_t x) { set_one(moments[at(j)], side, x), change_quote(j); }
+  KS_ON_LANE int32_t price(int j, int32_t side) const { return one_of(quotes[at(j)].bid_price, quotes[at(j)].ask_price, side); }
+  KS_ON_LANE int32_t quantity(int j, int32_t side) const { return one_of(quotes[at(j)].bid_qty, quotes[at(j)].ask_qty, side); }
   KS_ON_LANE void set_price(int j, int32_t side, int32_t price) {
-    Quote& quote = quotes[at(j)];
-    quote.bid_price = side ? quote.bid_price : price;
-    quote.ask_price = side ? price : quote.ask_price;
-    change_quote(j);
+    set_one(quotes[at(j)].bid_price, quotes[at(j)].ask_price, side, price), change_quote(j);
   }
   KS_ON_LANE void set_quantity(int j, int32_t side, int32_t quantity) {
-    Quote& quote = quotes[at(j)];
-    quote.bid_qty = side ? quote.bid_qty : quantity;
-    quote.ask_qty = side ? quantity : quote.ask_qty;
-    change_quote(j);
+    set_one(quotes[at(j)].bid_qty, quotes[at(j)].ask_qty, side, quantity), change_quote(j);
     if (quantity == 0) set_ahead(j, side, 0), set_moment(j, side, 0), set_place(j, side, kNoPlace);
   }
   // Quote `from` stands where quote j stood, and j nowhere.
   KS_ON_LANE void take_over(int j, int from, int32_t side) {
     set_price(j, side, price(from, side)), set_quantity(j, side, quantity(from, side));
-    set_ahead(j, side, ahead(from, side)), set_moment(j, side, moments[from].of(side)), set_place(j, side, place(from, side));
+    set_ahead(j, side, ahead(from, side)), set_moment(j, side, moment(from, side)), set_place(j, side, place(from, side));
     set_quantity(from, side, 0);
   }
 
@@ -238,9 +242,9 @@ struct EventSlots : SlotNumbers<kSlots> {
     for (int j = 0; j < quote_count(); ++j) {
       if (kAtOnce == 1 && place(j, side) != here) continue;
       const int32_t mine = ahead(j, side);
-      const int64_t moment = moments[at(j)].of(side);
-      const bool before = first < 0 || mine < least || (mine == least && moment < earliest);
-      if (place(j, side) == here && before) first = j, least = mine, earliest = moment;
+      const int64_t came = moment(j, side);
+      const bool before = first < 0 || mine < least || (mine == least && came < earliest);
+      if (place(j, side) == here && before) first = j, least = mine, earliest = came;
     }
     return first;
   }

@@ -34,6 +34,27 @@ struct Sides {
   }
 };
 
+// The two of a row in global memory that begins at a multiple of their size.
+template <typename T>
+KS_ON_LANE Sides<T> pair_at(const T* from) {
+#ifdef __CUDA_ARCH__
+  struct alignas(2 * sizeof(T)) Pair { T bid, ask; };
+  const Pair pair = *reinterpret_cast<const Pair*>(from);
+  return {{pair.bid, pair.ask}};
+#else
+  return {{from[0], from[1]}};
+#endif
+}
+template <typename T>
+KS_ON_LANE void put_pair(T* to, const Sides<T>& pair) {
+#ifdef __CUDA_ARCH__
+  struct alignas(2 * sizeof(T)) Pair { T bid, ask; };
+  *reinterpret_cast<Pair*>(to) = {pair.at[0], pair.at[1]};
+#else
+  to[0] = pair.at[0], to[1] = pair.at[1];
+#endif
+}
+
 // What rests on one side, by tick.
 template <typename Row>
 struct RestingSide {

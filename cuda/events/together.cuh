@@ -46,6 +46,7 @@ struct FeatureParts {
       if (i < kRow) put(i, mine[n]);
     }
   }
+  KS_ON_LANE void write_level(int, int n, int i, float feature) const { put(kRow + n * kLevelFeatures + i, feature); }
   KS_ON_LANE void write_extra(int, int i, float feature) const { put(kRow + i, feature); }
 
  private:
@@ -167,7 +168,14 @@ struct FeatureColumns {
   KS_ON_LANE void begin_slot(int) const {}
   KS_ON_LANE void write_own(int i, float feature) const { put(i, feature); }
   KS_ON_LANE void end_slot(int k) const { write_batch<kLastBatch>(2 * kBatch, k, k + 1); }
-  // Each lane its own: a batch would take the place of what all slots see, of which further slots' rows are written.
+  // In the places of what is the slot's own, behind what all slots see, of which further slots' rows are written.
+  KS_ON_LANE void write_level(int k, int n, int i, float feature) const {
+    constexpr int kPlace = kMarketFeatures - 2 * kBatch;
+    static_assert(kPlace + kLevelFeatures <= kBatch, "there is room for a level");
+    batches[this_lane() * kBatch + kPlace + i] = feature;
+    if (i == kLevelFeatures - 1) write_batch<kLevelFeatures>(kRow + n * kLevelFeatures, k, k + 1, kPlace);
+  }
+  // Each lane its own.
   KS_ON_LANE void write_extra(int k, int i, float feature) const { write_at(this_lane(), k, kRow + i, feature); }
 
  private:
@@ -176,13 +184,13 @@ struct FeatureColumns {
   // Features from number i on, to the rows of some slots: half a warp has a row. A loop, as code that is run through once takes
   // longer to fetch than to execute.
   template <int kCount>
-  KS_ON_LANE void write_batch(int i, int first_slot, int end_slot) const {
+  KS_ON_LANE void write_batch(int i, int first_slot, int end_slot, int place = 0) const {
     constexpr int kHalf = kLaneCount / 2;
     static_assert(kCount <= kHalf, "a lane for each feature");
     if (!together) {
       for (int k = first_slot; k < end_slot; ++k)
 #pragma unroll 1
-        for (int n = 0; n < kCount; ++n) write_at(this_lane(), k, i + n, batches[this_lane() * kBatch + n]);
+        for (int n = 0; n < kCount; ++n) write_at(this_lane(), k, i + n, batches[this_lane() * kBatch + place + n]);
       return;
     }
     const int n = this_lane() % kHalf, half = this_lane() / kHalf;
@@ -191,7 +199,7 @@ struct FeatureColumns {
     for (int k = first_slot; k < end_slot && n < kCount; ++k) {
       const int64_t at = (first + half) * market + k * width + i + n;
       float *to = launch.final_observation + at, *copy = launch.observation + at;
-      const float* from = batches + half * kBatch + n;
+      const float* from = batches + half * kBatch + place + n;
 #pragma unroll 4
       for (unsigned left = copied >> half, pairs = 0; pairs < kHalf; ++pairs, left >>= 2) {
         const float feature = *from;

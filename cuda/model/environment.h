@@ -46,6 +46,7 @@ struct FeatureRows {
   }
   KS_ON_THREAD void write_own(int i, float feature) const { write(i, feature); }
   KS_ON_THREAD void end_slot(int) const {}
+  KS_ON_THREAD void write_level(int, int n, int i, float feature) const { write(kRow + n * kLevelFeatures + i, feature); }
   KS_ON_THREAD void write_extra(int, int i, float feature) const { write(kRow + i, feature); }
 };
 
@@ -167,8 +168,8 @@ struct ThreadEnvironment : Market {
       if constexpr (Market::kQueues)
         for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
       rows.end_slot(k);
-      int column = 0;
-      if constexpr (kHasLadders) write_levels(rows, own, k, column);
+      int column = level_columns(launch);
+      if constexpr (kHasLadders) write_levels(rows, own, k);
 #pragma unroll
       for (int i = 0; i < kExtras; ++i)
         if (has_extra(launch, i)) rows.write_extra(k, column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
@@ -177,13 +178,13 @@ struct ThreadEnvironment : Market {
 
   // Columns of the levels behind the first of slot k's ladder.
   template <typename Rows>
-  KS_ON_THREAD void write_levels(const Rows& rows, const TaskParams& own, int k, int& column) const {
+  KS_ON_THREAD void write_levels(const Rows& rows, const TaskParams& own, int k) const {
 #pragma unroll 1
     for (int n = 1; n < this->level_count(); ++n) {
       const Quote level = quote(k, n);
 #pragma unroll 1
       for (int i = 0; i < kLevelFeatures; ++i)
-        rows.write_extra(k, column++,
+        rows.write_level(k, n - 1, i,
                          feature_of(level_ratio(own, level, this->ahead(k, 0, n), this->ahead(k, 1, n), mids[0], i)));
     }
   }
