@@ -48,6 +48,8 @@ class EnvCore:
         own: Plays steps with functions of the user's; None without any, and without opponents.
         opponents: Plays the slots behind the one learner's; None without any.
         learners: How many slots, from the first one on, the user plays.
+        lets_stand: Whether steps leave markets whose episodes have ended as they stand, under DISABLED autoreset in
+            host memory too, where they are refused else.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -64,12 +66,13 @@ class EnvCore:
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
         self.learners = len(self.roles) - len(settings.opponent_slots)
         self.autoreset, self.auctions_per_step = settings.autoreset, self.live_task.auctions_per_step
-        if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
+        most, what = (31, "events") if task.decides_at_events else (32, "auctions")  # `elapsed` counts such events
+        if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**most:
             raise ValueError(
-                f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
-                f"{self.auctions_per_step} auctions"
+                f"horizon: expected episodes of less than 2^{most} {what}, got {task.horizon} decisions of "
+                f"{self.auctions_per_step} {what}"
             )
-        self._validate, self.closed = settings.validate, False
+        self._validate, self.closed, self.lets_stand = settings.validate, False, False
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
@@ -248,7 +251,7 @@ class EnvCore:
         self._check_open("step")
         if self._validate:
             self.check_errors()
-        if self._done is not None and self.autoreset == DISABLED and self._done.any():
+        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
             market = int(np.argmax(self._done))
             raise gym.error.ResetNeeded(
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"

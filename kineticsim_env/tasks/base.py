@@ -35,7 +35,8 @@ EXTRAS = {"fundamental": -1.0, "decision_events": 0.0, **dict.fromkeys(MAY_DIFFE
 assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
-_ENUMS = {"decide": "Decide", "action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+_ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+_ENUMS |= {"decide": "Decide"}
 CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
@@ -163,7 +164,9 @@ class Task:
             raise ValueError(f"keep: expected False with mechanism={config.mechanism!r}, got True")
         if self.decides_at_events:
             if not config.is_continuous:
-                raise ValueError(f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}")
+                raise ValueError(
+                    f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}"
+                )
             config = config.replace(interval=1)
         limit = config.inventory_limit
         if limit is None:
