@@ -11,11 +11,11 @@ import dataclasses
 import torch
 
 from kineticsim_env.policies.base import (
-    TIME_LEFT,
     ScriptedPolicy,
     at_least,
     between,
     check_observation,
+    decisions_left,
     filled,
     inventory_in,
     maker_action,
@@ -33,8 +33,8 @@ class _Clocked(ScriptedPolicy):
     """An attacker with a plan over the episode; `elapsed` is read from the time left."""
 
     def elapsed(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the decisions since the episode began, `[M]`."""
-        return torch.round((1.0 - check_observation(observation)[:, TIME_LEFT]) * self.task.horizon)
+        """Return the decisions since the episode began, `[M]`; where events end them, those of full length."""
+        return self.task.horizon - decisions_left(self.task, check_observation(observation))
 
     def _quote(self, bid: tuple[float, torch.Tensor], ask: tuple[float, torch.Tensor]) -> torch.Tensor:
         """Build the action from (offset, quantity) per side."""

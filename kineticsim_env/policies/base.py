@@ -23,6 +23,7 @@ OWN = MARKET_FEATURES  # a learner's own first feature: inventory, or what remai
 TIME_LEFT, SIDE = OWN + 2, OWN + 3  # time; side of an executor's block
 MAKER_OFFSETS = layout.OFFSETS["kMakerOffsets"][1:]  # of discrete actions; the first choice is no order
 ORDER_OFFSETS = layout.OFFSETS["kDirectionalOffsets"]
+_SMALL = 1e-4  # decisions by which float32 features may be off a whole number
 
 
 class Policy(Protocol):
@@ -166,8 +167,19 @@ def remaining_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
 
 
 def decisions_left(task: Any, observation: torch.Tensor) -> torch.Tensor:
-    """Read how many decisions the episode still has, the present one included, as float32 `[M]`."""
-    return torch.round(observation[:, TIME_LEFT] * task.horizon)
+    """Read how many decisions the episode still has, the present one included, as float32 `[M]`.
+
+    Where events end decisions they are of full length, and the last of them may be over in part.
+    """
+    left = observation[:, TIME_LEFT] * task.horizon
+    return torch.ceil(left - _SMALL) if task.decides_at_events else torch.round(left)
+
+
+def elapsed_since(task: Any, observation: torch.Tensor) -> torch.Tensor:
+    """Read the time since the episode began as float32 `[M]`: decisions, of full length where events end them."""
+    if task.decides_at_events:
+        return (1.0 - observation[:, TIME_LEFT]) * task.horizon
+    return task.horizon - decisions_left(task, observation)
 
 
 def mid_changes(observation: torch.Tensor) -> torch.Tensor:
@@ -182,8 +194,7 @@ def recent_volumes(observation: torch.Tensor) -> torch.Tensor:
 
 def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     """Round units per decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
-    small = 1e-4  # float32 features may be this much below a whole number
-    return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
+    return torch.floor(rate * (elapsed + 1) + _SMALL) - torch.floor(rate * elapsed + _SMALL)
 
 
 def towards(
