@@ -131,6 +131,21 @@ def test_scripted_policies_of_another_market_are_tuned_for_it(ppo, comparison, t
     assert "searched for this market" in printed and "(best of 2)" in printed
 
 
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
+def test_learners_with_ladders_are_compared_too(ppo, comparison, tmp_path, monkeypatch, script):
+    """With policies of one order per side, which leave further levels empty, and those of ladders; drawn are all."""
+    tune, args = comparison.tune, importlib.import_module(script).Args
+    few = {"MarketMaking": {"fixed spread": (comparison.policies.FixedSpread, {})}}
+    few["Execution"] = {"TWAP": (comparison.policies.TimeWeighted, {})}
+    ladders = {"MarketMaking": {name: (make, {}) for name, (make, _) in tune.LADDERS["MarketMaking"].items()}}
+    monkeypatch.setattr(tune, "GRIDS", few)
+    monkeypatch.setattr(tune, "LADDERS", ladders)
+    market = {"preset": EnvSettings.preset, "set": ("orders_per_side=3",), "total_steps": 128}
+    pnl = ppo.main(args(output=tmp_path, track=False, **{**TINY, **market}))
+    assert set(pnl) == {*few[args.TASK], *ladders.get(args.TASK, {}), "PPO (learned)"}
+    assert all(np.isfinite(value) for value in pnl.values()) and (tmp_path / "episode.png").exists()
+
+
 def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, monkeypatch):
     seen = []
 

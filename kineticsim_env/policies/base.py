@@ -209,6 +209,11 @@ def towards(
     return torch.where(signal.abs() > threshold, torch.sign(signal) * position, keep) - held
 
 
+def levels_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of a ladder's levels, from 0 on, float `[N]`."""
+    return torch.arange(task.orders_per_side, device=observation.device, dtype=observation.dtype)
+
+
 def filled(like: torch.Tensor, value: Any) -> torch.Tensor:
     """Return a tensor like another, of one number, or of one for each of its elements."""
     return torch.zeros_like(like) + value
@@ -247,19 +252,22 @@ def maker_action(
 def ladder_action(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
-    """Return the same for offsets and quantities of each level, `[M, N]`, N the levels of the task's ladders."""
-    levels = zip(*(part.unbind(1) for part in (bid_offset, ask_offset, bid_qty, ask_qty)), strict=True)
-    one = action_form("maker", task.keep)
-    return torch.cat([_written(_quotes(task, *level), one) for level in levels], dim=1)
+    """Return the same for offsets and quantities of each level, `[M, N]` together, N the levels of the task's ladders.
+
+    Of those with fewer axes or elements all levels, or all markets, have the same.
+    """
+    parts = torch.broadcast_tensors(bid_offset, ask_offset, bid_qty, ask_qty)
+    levels = _quotes(task, *(part.T for part in parts))  # settings that differ are [M]: the last axis
+    return _written(levels, action_form("maker", task.keep)).transpose(0, 1).flatten(1)
 
 
 def _quotes(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
-    offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
+    offsets = torch.stack([bid_offset, ask_offset], dim=-1) * (2.0 / task.max_offset) - 1.0
     per_unit = 2.0 / task.max_qty
-    sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
-    return torch.cat([offsets, sizes], dim=1)
+    sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=-1) - 1.0
+    return torch.cat([offsets, sizes], dim=-1)
 
 
 def order_action(task: Any, ticks: torch.Tensor, qty: torch.Tensor) -> torch.Tensor:
