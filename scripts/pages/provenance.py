@@ -127,6 +127,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "mechanisms": ("continuous", "levers"),
+    "orders": ("continuous", "news", *(part for part in _of_tasks("MarketMaking") if CLOCK in part)),
     "performance": ("paper", "trading", "continuous", "news", "learners", *_of_tasks(*TASKS)),
     "policy_change": (*PRESETS, "levers"),
     "prediction": ("news", "MarketMaking on the clock"),
