@@ -52,6 +52,8 @@ class EnvCore:
             host memory too, where they are refused else.
     """
 
+    lets_stand = False
+
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self, num_markets: int, task: Task, roles: Sequence[str], slots: Sequence[str | None], settings: EnvSettings
@@ -71,7 +73,7 @@ class EnvCore:
                 f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
                 f"{self.auctions_per_step} auctions"
             )
-        self._validate, self.closed, self.lets_stand = settings.validate, False, False
+        self._validate, self.closed = settings.validate, False
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
