@@ -52,6 +52,8 @@ class EnvCore:
             host memory too, where they are refused else.
     """
 
+    lets_stand = False
+
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self, num_markets: int, task: Task, roles: Sequence[str], slots: Sequence[str | None], settings: EnvSettings
@@ -66,13 +68,12 @@ class EnvCore:
         self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
         self.learners = len(self.roles) - len(settings.opponent_slots)
         self.autoreset, self.auctions_per_step = settings.autoreset, self.live_task.auctions_per_step
-        most, what = (31, "events") if task.decides_at_events else (32, "auctions")  # `elapsed` counts such events
-        if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**most:
+        if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
-                f"horizon: expected episodes of less than 2^{most} {what}, got {task.horizon} decisions of "
-                f"{self.auctions_per_step} {what}"
+                f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
+                f"{self.auctions_per_step} auctions"
             )
-        self._validate, self.closed, self.lets_stand = settings.validate, False, False
+        self._validate, self.closed = settings.validate, False
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"

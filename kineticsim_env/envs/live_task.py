@@ -241,6 +241,9 @@ class LiveTask:
         """Return the table of scenarios; settings of the task are drawn before."""
         randomise = as_table(randomise, self.config.agents)
         if isinstance(randomise, MarketConfig):
+            interval = self._settings.config.interval
+            if self.task.decides_at_events and randomise.interval not in (interval, 1):  # 1 in saved states
+                raise ValueError(f"randomise: expected the config's interval, {interval}, got {randomise.interval}")
             randomise = self.task.market_config(randomise)
         settings = self._settings
         table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
