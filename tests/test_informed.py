@@ -15,7 +15,7 @@ from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies.informed import OF_ROLE
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
-from kineticsim_env.tasks.base import EXTRAS, MARKET_FEATURES, ROLES
+from kineticsim_env.tasks.base import EXTRAS, MARKET_FEATURES, MAY_DIFFER, ROLES
 
 TASKS = ("MarketMaking", "Execution", "Trading")
 JUMPY = ks.MarketConfig.preset("trading", walk_prob=0.3, jump_prob=0.2, jump_size=9)
@@ -37,7 +37,8 @@ def gap2(simulator):
 
 def test_all_that_is_extra_is_known_everywhere():
     assert list(EXTRAS) == list(layout.ENUMS["Extra"]) and layout.CONSTANTS["kExtras"] == len(EXTRAS)
-    assert list(OF_THE_ORACLE) == [layout.ENUMS["Extra"]["fundamental"]]  # the others are settings of the task
+    of_settings = [layout.ENUMS["Extra"][name] for name in MAY_DIFFER]
+    assert [*OF_THE_ORACLE, *of_settings] == list(layout.ENUMS["Extra"].values())
 
 
 @pytest.mark.parametrize(

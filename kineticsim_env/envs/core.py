@@ -73,6 +73,11 @@ class EnvCore:
                 f"horizon: expected episodes of less than 2^32 auctions, got {task.horizon} decisions of "
                 f"{self.auctions_per_step} auctions"
             )
+        if task.horizon * self.live_task.longest >= 2**31:
+            raise ValueError(
+                f"horizon: expected episodes of less than 2^31 events, got {task.horizon} decisions of up to "
+                f"{self.auctions_per_step}"
+            )
         self._validate, self.closed = settings.validate, False
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:

@@ -24,7 +24,10 @@ from kineticsim_env.runtime.calls import Uninterrupted
 
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
 RUN_OUTPUT = ("fills", "value", "rejects", *(f"series_{name}" for name in market.SERIES))
-ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values")
+ENV_OUTPUT = (
+    "observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values",
+    "decision_events",
+)  # fmt: skip
 INFO = ("info", "episode_return", "episode_filled", "idle")
 
 

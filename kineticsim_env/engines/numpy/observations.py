@@ -8,7 +8,7 @@ from kineticsim_env.engines.numpy.actions import EXECUTOR, FUNDAMENTAL, MAKER, N
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
 
-FIRST_SETTING = 1  # of the numbers of extra columns: those of settings of the task that differ
+FIRST_SETTING = 2  # of the numbers of extra columns: those of settings of the task that differ
 DEPTH, FEATURES, MARKET_FEATURES, QUEUE_FEATURES = 10, 37, 30, 2
 LEVEL_FEATURES = 6  # of each level of a ladder behind the first
 
@@ -29,7 +29,7 @@ def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for place, number in enumerate(extras, built_in):
         if number < FIRST_SETTING:
-            rows[..., place] = EXTRAS[number](m, c2)[:, None]
+            rows[..., place] = EXTRAS[number](m, task, c2)[:, None]
         elif m.task_values is not None:
             setting = number - FIRST_SETTING
             rows[..., place] = m.task_values[..., setting] / task["value_scale"][setting]
@@ -121,14 +121,19 @@ def order_features(
     if role == EXECUTOR:
         row[:, 36] = squash(c2 - m.arrival2, 16)
     if role == FUNDAMENTAL:
-        row[:, 36] = fundamental_feature(m, c2)
+        row[:, 36] = fundamental_feature(m, task, c2)
 
 
-def fundamental_feature(m: Markets, c2: np.ndarray) -> np.ndarray:
+def fundamental_feature(m: Markets, task: dict[str, Any], c2: np.ndarray) -> np.ndarray:
     return squash(2 * m.fundamental_price - c2, 16)
 
 
-EXTRAS = {0: fundamental_feature}  # columns that environments may ask for, by their numbers: of markets and mids, [m]
+def events_feature(m: Markets, task: dict[str, Any], c2: np.ndarray) -> np.ndarray:
+    return ratio(m.decision_events, task["longest"])
+
+
+# Columns that environments may ask for, by their numbers, [m] each: of markets, the task and mids.
+EXTRAS = {0: fundamental_feature, 1: events_feature}
 
 
 def inventory_feature(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:

@@ -63,6 +63,7 @@ class Markets:
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
         rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
+        decision_events: Of the decision that observations show, [m], where events end decisions; else 0. No state.
     """
 
     bid: np.ndarray
@@ -124,6 +125,7 @@ class Markets:
         self.due_quotes = self.due_quotes.reshape(*self.due.shape, *ladders, 4).astype(np.int64)
         self.due_flags = self.due_flags.reshape(*self.due.shape, *ladders).astype(np.int64)
         self.rejects = np.zeros((len(rows), *ladders, 2), np.int64)
+        self.decision_events = np.zeros(len(rows), np.int64)
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.groups = args.get("agents") or ()
@@ -169,11 +171,12 @@ class Markets:
         self.now = self.params | {n: np.where(value < 0, self.params[n], value) for n, value in changed.items()}
 
     def task_of(self, task: dict[str, Any], k: int) -> dict[str, Any]:
-        """The task as slots k have it: settings that differ as [m]."""
+        """The task as slots k have it: settings that differ as [m], the horizon in what `elapsed` counts."""
         if self.task_values is None:
             return task
         values = zip(TASK_VALUES, self.task_values[:, k].T, strict=True)
-        return task | {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
+        own = {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
+        return task | own | {"horizon": own["horizon"] * task["longest"]}
 
     @property
     def last_price(self) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.agents import opening_memory
+from kineticsim_env.engines.numpy.at_events import INTERVAL, play_to_event
 from kineticsim_env.engines.numpy.ladders import KEEP
 from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
@@ -38,6 +39,8 @@ def step(args: dict[str, Any], rows: np.ndarray) -> None:
         args["fills"][0, resting] = 0
     if args.get("idle") is not None:
         args["idle"][resting] = 1
+    if args.get("decision_events") is not None:
+        args["decision_events"][resting] = 0
     lowered = rows[stopped] if task["autoreset"] == DISABLED else resting
     args["terminated"][lowered] = args["truncated"][lowered] = 0
     if task["autoreset"] != DISABLED:
@@ -51,8 +54,8 @@ def reset(args: dict[str, Any], rows: np.ndarray) -> None:
     """Reset those of some markets that are in `reset_mask`."""
     if args["reset_mask"] is not None:
         rows = rows[args["reset_mask"][rows] != 0]
-    for name in ("reward", "terminated", "truncated"):
-        if args[name] is not None:
+    for name in ("reward", "terminated", "truncated", "decision_events"):
+        if args.get(name) is not None:
             args[name][rows] = 0
     restart(args, rows, explicit=True)
     flag_ends(args, rows)
@@ -79,12 +82,19 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
     quotes, kept = decode_actions(args, m)
     flags = KEEP * (kept[..., 0] | kept[..., 1] << 8)
-    for volume_of_auction, filled in decision(m, args["auctions"], quotes if m.continuous else quotes[:, :, 0], flags):
-        volume += volume_of_auction
-        fills += filled
+    if task["decide"] == INTERVAL:
+        quotes = quotes if m.continuous else quotes[:, :, 0]
+        for volume_of_auction, filled in decision(m, args["auctions"], quotes, flags):
+            volume += volume_of_auction
+            fills += filled
+        events, m.elapsed = np.zeros_like(volume), m.elapsed + 1
+    else:
+        m, events = play_to_event(args, m, quotes, flags, volume, fills)
+        args["decision_events"][rows] = events
+        m.elapsed = m.elapsed + events
     rejects = np.bitwise_or.reduce(m.rejects, axis=2)  # of all levels; forced orders have none
-    m.elapsed = m.elapsed + 1
     m = force_blocks(args, m, volume, fills)
+    m.decision_events = events
     if args["fills"] is not None:
         args["fills"][0, rows] = fills
     m.mid_history = np.column_stack([m.marked_mid2, m.mid_history[:, :-1]])
