@@ -51,12 +51,12 @@ struct EventRun : Market {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
       if constexpr (Market::kQueues && KS_UNDER_WAY) {
-        if (fresh && !forced && this->under_way.is_kept()) {
-          if (a == 0) this->under_way.submit(fresh, records, begin + latency);
+        if (fresh && (kAllUnderWay || !forced) && this->under_way.is_kept()) {
+          if (a == 0) this->under_way.submit(fresh, records, forced ? arrival : begin + latency);
           arrival = this->under_way.kNever;
         }
       }
-      const bool comes = fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
+      const bool comes = !kAllUnderWay && fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
       if (!this->interval(comes ? fresh : nullptr, arrival, records)) return false;
       record(this->m * length + first + a, this->volume - before);
       if (ends()) n = a + 1;

@@ -16,6 +16,13 @@
 
 namespace ks {
 
+// Whether everything that is submitted is under way first: then there is one code for what arrives, not two.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+constexpr bool kAllUnderWay = KS_UNDER_WAY != 0;
+#else
+constexpr bool kAllUnderWay = false;
+#endif
+
 // As those of what arrives: its flags are what was submitted, and what comes of it goes where the present decision's does.
 template <typename Records>
 struct DueRecords {
@@ -44,9 +51,11 @@ struct UnderWay {
     Lanes::sync();
     if (Lanes::leads()) {
       int i = 0;
+#pragma unroll 1
       while (i < kMostUnderWay - 1 && due()[i] > 0) ++i;
       const int64_t before = i > 0 ? due()[i - 1] : 0, mine = (int64_t)event + 1;
       due()[i] = mine > before ? mine : before;
+#pragma unroll 1
       for (int n = 0; n < count(); ++n) {
         int32_t* const to = quotes_of(i) + 4 * n;
         to[0] = fresh[n].bid_price, to[1] = fresh[n].bid_qty, to[2] = fresh[n].ask_price, to[3] = fresh[n].ask_qty;
@@ -56,17 +65,9 @@ struct UnderWay {
     Lanes::sync();
   }
   // The oldest has arrived.
-  KS_ON_LANE void drop_first() const {
-    Lanes::sync();
-    if (Lanes::leads()) {
-      for (int i = 1; i < kMostUnderWay; ++i) due()[i - 1] = due()[i];
-      due()[kMostUnderWay - 1] = 0;
-      move_up(quotes_of(0), 4 * count()), move_up(flags_of(0), count());
-    }
-    Lanes::sync();
-  }
+  KS_ON_LANE void drop_first() const { drop(1); }
   KS_ON_LANE void clear() const {
-    while (next() != kNever) drop_first();
+    if (next() != kNever) drop(kMostUnderWay);
   }
 
  private:
@@ -74,10 +75,17 @@ struct UnderWay {
   KS_ON_LANE int64_t* due() const { return launch.due + m * kMostUnderWay; }
   KS_ON_LANE int32_t* quotes_of(int i) const { return launch.due_quotes + (m * kMostUnderWay + i) * 4 * count(); }
   KS_ON_LANE int32_t* flags_of(int i) const { return launch.due_flags + (m * kMostUnderWay + i) * count(); }
-  // Rows of so many numbers.
-  static KS_ON_LANE void move_up(int32_t* rows, int width) {
-    for (int i = 0; i < (kMostUnderWay - 1) * width; ++i) rows[i] = rows[i + width];
-    for (int i = (kMostUnderWay - 1) * width; i < kMostUnderWay * width; ++i) rows[i] = 0;
+  KS_ON_LANE void drop(int oldest) const {
+    Lanes::sync();
+    if (Lanes::leads()) move_up(due(), 1, oldest), move_up(quotes_of(0), 4 * count(), oldest), move_up(flags_of(0), count(), oldest);
+    Lanes::sync();
+  }
+  // Rows of so many numbers, by so many places.
+  template <typename Number>
+  static KS_ON_LANE void move_up(Number* rows, int width, int places) {
+    const int by = places * width, all = kMostUnderWay * width;
+#pragma unroll 1
+    for (int i = 0; i < all; ++i) rows[i] = i + by < all ? rows[i + by] : 0;
   }
 };
 

@@ -139,7 +139,7 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void write_features(Rows rows) const {
     const BestPrices best = this->resting_best();
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
-                              arrival2, 0, elapsed, lasts, p.inventory_limit, {}, {}, {}, fundamental};
+                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}, fundamental, lasts};
 #pragma unroll
     for (int n = 0; n < 2 * kDepth; n += Rows::kLanes) {
       const int i = n + Rows::lane();

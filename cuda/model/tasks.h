@@ -349,11 +349,12 @@ struct View {
   int32_t levels, best_bid, best_ask, mid2, last_tick, origin;
   const int32_t* mid_history;
   const int32_t* volume_history;
-  int32_t arrival2, role, elapsed, events, inventory_limit;
+  int32_t arrival2, role, elapsed, inventory_limit;
   Target target;
   Quote quote;
   Account account;
   int32_t fundamental;
+  int32_t events;  // of the decision, where these end decisions
 };
 
 // Every feature is one division, so that lanes of a warp that compute different features do not diverge.
