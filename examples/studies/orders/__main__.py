@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo.config as dynamo
+import torch._dynamo
 
 from examples.studies.orders import study
 from examples.studies.orders.study import FREQUENT, PRESETS, VARIANTS, Asked, Budget, Learner
@@ -91,6 +91,7 @@ def train(trainings: Trainings, seeds: Sequence[int], until: float) -> None:
     on_gpu = choose_engine(trainings.budget.engine)[1].type == "cuda"
     if on_gpu:
         torch.set_float32_matmul_precision("high")
+        dynamo: Any = torch._dynamo.config
         dynamo.recompile_limit = 64  # programs of several shapes and discounts are kept side by side
     compiling: dict[Asked, Any] = {}
 
