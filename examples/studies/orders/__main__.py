@@ -16,6 +16,7 @@ import gc
 import json
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,12 @@ class Trainings:
         events = study.events_of(preset)
         if variant not in FREQUENT:
             return Asked(preset, variant, events)
-        like = Asked(preset, FREQUENT[variant], events)
+        name, which = FREQUENT[variant]
+        like = Asked(preset, name, events)
         counts = [record["decisions"] for (asked, _), record in self.found.items() if asked == like]
         if not counts:
             return None
-        return Asked(preset, variant, study.as_short(preset, study.HORIZON * events / float(np.mean(counts))))
+        return Asked(preset, variant, study.as_short(preset, study.HORIZON * events / float(np.mean(counts)), which))
 
 
 def written(path: Path) -> list[dict[str, Any]]:
@@ -94,6 +96,7 @@ def train(trainings: Trainings, seeds: Sequence[int], until: float) -> None:
         dynamo: Any = torch._dynamo.config
         dynamo.recompile_limit = 64  # programs of several shapes and discounts are kept side by side
     compiling: dict[Asked, Any] = {}
+    failed: list[Asked] = []
 
     def compile_soon(variants: Iterable[str]) -> None:
         asked = [trainings.asked_of(preset, variant) for variant in variants for preset in PRESETS]
@@ -111,9 +114,15 @@ def train(trainings: Trainings, seeds: Sequence[int], until: float) -> None:
             if asked is None or not trainings.missing(asked, seeds) or time.monotonic() > until:
                 continue
             study.wait_for([compiling[asked]] if asked in compiling else [])
-            train_seeds(asked, trainings, seeds, until)
-        if variant in FREQUENT.values():
+            try:
+                train_seeds(asked, trainings, seeds, until)
+            except Exception:  # the others are worth something without it
+                traceback.print_exc()
+                failed.append(asked)
+        if variant in [name for name, _ in FREQUENT.values()]:
             compile_soon(FREQUENT)
+    if failed:
+        raise SystemExit(f"failed: {failed}")
 
 
 def train_seeds(asked: Asked, trainings: Trainings, seeds: Sequence[int], until: float) -> None:

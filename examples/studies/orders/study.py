@@ -45,10 +45,17 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # changes of the
     "keep": ({}, {"max_qty": QTY, "keep": True}),
     "ladder": (LADDER, {"max_qty": QTY // LEVELS}),
     "as often as fill": ({}, {"max_qty": QTY}),
-    "as often as touch": ({}, {"max_qty": QTY}),
+    "shorter than touch": ({}, {"max_qty": QTY}),
     "keep, ladder": (LADDER, {"max_qty": QTY // LEVELS, "keep": True}),
+    "longer than touch": ({}, {"max_qty": QTY}),
 }
-FREQUENT = {"as often as fill": "fill", "as often as touch": "touch"}  # plain ones, whose decisions are as short
+# Plain ones whose decisions have a fixed number of events, about as many as those of another have in the mean: the
+# nearest number that fits, or where these are small the next below and above.
+FREQUENT = {
+    "as often as fill": ("fill", "nearest"),
+    "shorter than touch": ("touch", "below"),
+    "longer than touch": ("touch", "above"),
+}
 
 
 class Asked(NamedTuple):
@@ -73,11 +80,22 @@ def events_of(preset: str) -> int:
     return MarketConfig.preset(preset).events_per_interval
 
 
-def as_short(preset: str, wanted: float) -> int:
-    """Return the events, nearest in ratio to what is wanted, of which a preset's episode has a whole number."""
+def as_short(preset: str, wanted: float, which: str) -> int:
+    """Return how many events a decision is to have, so that a preset's episode is a whole number of decisions.
+
+    Args:
+        preset: The preset.
+        wanted: How many they would be.
+        which: Of the numbers that fit the `"nearest"` in ratio, or the next `"below"` or `"above"`.
+    """
     events = events_of(preset)
     fitting = [one for one in range(1, events + 1) if HORIZON * events % one == 0]
-    return min(fitting, key=lambda one: abs(math.log(one / wanted)))
+    chosen = {
+        "nearest": fitting,
+        "below": [one for one in fitting if one <= wanted][-1:],
+        "above": [one for one in fitting if one >= wanted][:1],
+    }
+    return min(chosen[which] or fitting, key=lambda one: abs(math.log(one / wanted)))
 
 
 def market_of(asked: Asked) -> dict[str, Any]:

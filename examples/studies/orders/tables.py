@@ -12,14 +12,18 @@ import numpy as np
 from examples.studies.orders.study import FREQUENT, LEVELS, PRESETS, QTY, VARIANTS, Asked, events_of
 from kineticsim_env import plots
 from kineticsim_env.statistics import Mean, mean_and_error
-from scripts.pages.blocks import above, below, joined, pm, table
+from scripts.pages.blocks import above, below, joined, plus_minus, table
 
 __all__ = [
     "FREQUENT", "LEVELS", "QTY", "behaviour_table", "complete", "lead", "leads_table", "money_table", "said_of",
     "training_table",
 ]  # fmt: skip
 PLAIN = "plain"
-RIVALS = {"fill": "as often as fill", "touch": "as often as touch", "keep, ladder": "ladder"}  # beside the plain one
+RIVALS = {  # whom else they are held against, beside the plain one
+    "fill": ["as often as fill"],
+    "touch": ["shorter than touch", "longer than touch"],
+    "keep, ladder": ["ladder"],
+}
 NAMES = {
     PLAIN: "plain",
     "fill": "decides at its fills",
@@ -27,8 +31,9 @@ NAMES = {
     "keep": "may keep quotes",
     "ladder": f"ladder of {LEVELS}",
     "keep, ladder": f"ladder of {LEVELS}, may keep quotes",
-    "as often as fill": "plain, as often as with fills",
-    "as often as touch": "plain, as often as with the touch",
+    "as often as fill": "plain, about as often as with fills",
+    "shorter than touch": "plain, more often than with the touch",
+    "longer than touch": "plain, less often than with the touch",
 }
 Figures = Mapping[str, Any]
 
@@ -62,7 +67,7 @@ def _figures(variant: str, chosen: Mapping[str, Mapping[int, Figures]]) -> dict[
     means = {name: float(np.mean([run[name] for run in runs])) for name in ("decisions", "traded", "inventory")}
     means |= {name: float(np.mean([run[name] for run in runs])) for name in ("quoted", "kept", "events", "seconds")}
     pnl = [float(np.mean(run["pnl"])) for run in runs]
-    rivals = [rival for rival in (PLAIN, RIVALS.get(variant, PLAIN)) if rival in chosen and rival != variant]
+    rivals = [rival for rival in (PLAIN, *RIVALS.get(variant, [])) if rival in chosen and rival != variant]
     return {
         "longest": first["asked"][2],
         "settings": first["settings"],
@@ -112,7 +117,9 @@ def money_table(part: Figures) -> str:
             seeds = ", ".join(f"{one:z,.0f}" for one in maker["leads"][PLAIN]["seeds"])
             more = [_signed(lead(part, variant)), seeds]
         actions, lasts = str(maker["settings"]["actions"]), f"{events(part, maker):.1f}"
-        rows.append([NAMES[variant], actions, lasts, pm(Mean(*maker["mean"])), *more])
+        earned = Mean(*maker["mean"])
+        pnl = plus_minus((earned.mean, earned.interval()))
+        rows.append([NAMES[variant], actions, lasts, pnl, *more])
     heads = "maker", "numbers", "events per decision", "PnL", "more than plain", "of each seed"
     return table(heads, rows, (False, True, True, True, True, False))
 
