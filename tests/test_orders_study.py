@@ -53,7 +53,7 @@ def test_the_command_writes_the_page_goes_on_and_writes_it_again(tmp_path, short
             )
         decisions = {name: maker["decisions"] for name, maker in part["makers"].items()}
         assert decisions["longer than touch"] <= decisions["touch"] <= decisions["shorter than touch"]
-        assert decisions["as often as fill"] == pytest.approx(decisions["fill"], rel=0.25)
+        assert decisions["as often as fill"] == pytest.approx(decisions["fill"], rel=0.4)
     capsys.readouterr()
     lines = runs.read_text().splitlines()
     runs.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:100])  # as where a run is ended while it writes

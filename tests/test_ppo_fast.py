@@ -133,7 +133,8 @@ def few_grids(comparison, monkeypatch):
     monkeypatch.setattr(comparison.tune, "LADDERS", {"MarketMaking": ladder})
 
 
-@pytest.mark.parametrize("orders", ["all", *(pytest.param(name, marks=slow) for name in list(ORDERS)[:-1])])
+@slow
+@pytest.mark.parametrize("orders", ORDERS)
 def test_orders_and_decisions_of_other_kinds(ppo, comparison, tmp_path, capsys, monkeypatch, orders):
     """Training, the search of scripted policies, comparison, pictures, and going on from the checkpoint."""
     few_grids(comparison, monkeypatch)
