@@ -24,14 +24,14 @@ RIVALS = {  # whom else they are held against, beside the plain one
     "touch": ["shorter than touch", "longer than touch"],
     "keep, ladder": ["ladder"],
 }
-NAMES = {
+NAMES = {  # in the order of the tables
     PLAIN: "plain",
-    "fill": "decides at its fills",
-    "touch": "decides as the touch moves",
     "keep": "may keep quotes",
     "ladder": f"ladder of {LEVELS}",
     "keep, ladder": f"ladder of {LEVELS}, may keep quotes",
+    "fill": "decides at its fills",
     "as often as fill": "plain, about as often as with fills",
+    "touch": "decides as the touch moves",
     "shorter than touch": "plain, more often than with the touch",
     "longer than touch": "plain, less often than with the touch",
 }
@@ -49,7 +49,7 @@ def summary(records: Sequence[Figures]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for preset in PRESETS:
         chosen = {}
-        for variant in VARIANTS:
+        for variant in NAMES:
             tried = [runs for asked, runs in of.items() if (asked.preset, asked.variant) == (preset, variant)]
             if tried:
                 chosen[variant] = max(tried, key=len)
@@ -94,7 +94,7 @@ def _lead(runs: Mapping[int, Figures], others: Mapping[int, Figures]) -> dict[st
 
 def complete(found: Figures) -> bool:
     """Return whether every variant was trained in every preset."""
-    return all(list(part["makers"]) == list(VARIANTS) for part in found["presets"].values())
+    return all(set(part["makers"]) == set(VARIANTS) for part in found["presets"].values())
 
 
 def lead(part: Figures, variant: str, rival: str = PLAIN) -> Mean:
