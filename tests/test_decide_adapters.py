@@ -7,13 +7,12 @@ import torch
 from adapter_helpers import MAKER, actions_of, assert_bits
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import api_test, parallel_api_test
-from test_decide_surface import EVENTS, both, every_engine
+from test_decide_surface import EVENTS, SMALL, both, every_engine
 
 import kineticsim_env as ks
 from kineticsim_env.envs.parallel import aec_env
 from kineticsim_env.wrappers import NormalizeReward
 
-SMALL = {"horizon": 3, "bank_size": 8, "warmup": 8}
 TASKS = ("MarketMaking", "Trading", "Execution")
 both_forms = pytest.mark.parametrize("form", ["continuous", "discrete"])
 
