@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from test_decide_surface import EVENTS, SMALL, both, every_engine, make
 
 import kineticsim_env as ks
@@ -40,7 +41,7 @@ def test_an_evaluation_is_what_is_played_by_hand(engine, decide):
             held, passed, steps = held + inventory * events, passed + events, steps + 1
             over = bool(terminated | truncated)
         lengths.add(steps)
-        liquidate(alone.simulator, 10**6, pace=EVENTS)
+        liquidate(alone.simulator, 10**6, pace=FEW_ORDERS.interval)
         wanted = (float(alone.simulator.money), total, traded / passed * EVENTS, held / passed)
         got = [values[market] for values in vars(found).values()]
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
@@ -75,9 +76,9 @@ def test_each_of_many_learners_is_evaluated_as_in_a_market_alone(engine):
 @every_engine
 @pytest.mark.parametrize("latency", [0, 5, 60])
 def test_the_pace_of_unwinding_does_not_depend_on_the_interval(engine, latency):
-    config = ks.MarketConfig.preset("news", quote_latency=latency)
+    config, events = ks.MarketConfig.preset("news", quote_latency=latency), 12
     cash = []
-    for interval, pace in ((EVENTS, 1), (1, EVENTS)):
+    for interval, pace in ((events, 1), (1, events)):
         simulator = ks.Simulator(config.replace(interval=interval), 4, engine=engine, seed=3, slots=1)
         simulator.run(10 * pace)
         simulator.inventory[:] = torch.tensor([[-30], [7], [0], [45]])
@@ -90,7 +91,7 @@ def test_the_pace_of_unwinding_does_not_depend_on_the_interval(engine, latency):
 
 def test_decisions_left_are_of_full_length():
     seen = torch.zeros(6, 40)
-    seen[:, 32] = torch.tensor([192, 191, 145, 144, 47, 1]) / 192
+    seen[:, 32] = torch.tensor([48, 47, 37, 36, 11, 1]) / 48
     assert decisions_left(MarketMakingTask(horizon=4, decide="touch"), seen).tolist() == [4, 4, 4, 3, 1, 1]
     seen[:, 32] = torch.tensor([4, 3, 2, 1, 0, 4]) / 4
     assert decisions_left(MarketMakingTask(horizon=4), seen).tolist() == [4, 3, 2, 1, 0, 4]
@@ -148,8 +149,8 @@ def test_parameters_are_searched_and_arms_refused(engine):
         ks.env_counterfactual(lambda: envs, policies.NoTrade(envs.core.task))
     with pytest.raises(ValueError, match="max_episode_steps: expected None with decide='fill', got 9"):
         gym.make("KineticSim/Trading-v0", decide="fill", max_episode_steps=9, engine=engine)
-    with pytest.raises(ValueError, match="randomise: expected the config's interval, 48, got 20"):
-        make(engine, randomise=ks.MarketConfig.preset("news", interval=20, noise_spread=[5, 6]))
+    with pytest.raises(ValueError, match="randomise: expected the config's interval, 6, got 20"):
+        make(engine, randomise=FEW_ORDERS.replace(interval=20, noise_spread=[5, 6]))
     for wrong in ("fills", None, True, 1):
         with pytest.raises((TypeError, ValueError), match="decide: expected one of 'interval', 'fill', 'touch', got"):
             make(engine, wrong)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.envs.registration import EnvSpec
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -13,8 +14,8 @@ from kineticsim_env.render.text import text_picture
 from kineticsim_env.wrappers import NormalizeReward, RecordEpisodeStatistics, StackObservation
 
 ENGINES = ("cpu",)
-EVENTS = 48  # of an interval of the default market
-SMALL = {"bank_size": 4, "warmup": 4, "horizon": 4}
+SMALL = {"config": FEW_ORDERS, "auctions_per_step": 2, "bank_size": 4, "warmup": 4, "horizon": 4}
+EVENTS = FEW_ORDERS.interval * SMALL["auctions_per_step"]  # of the longest decision
 VECTOR = {"MarketMaking": MarketMakingVectorEnv, "Trading": TradingVectorEnv, "Execution": ExecutionVectorEnv}
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 both = pytest.mark.parametrize("decide", ["fill", "touch"])
@@ -68,6 +69,8 @@ def test_infos_say_how_many_events_there_were(engine, decide, mode, output, copy
 
 @every_engine
 def test_a_compiled_program_has_the_same(engine):
+    if engine == "numpy":
+        pytest.skip("a NumPy step is no operator of torch")
     envs, other = (make(engine, final_info=True) for _ in range(2))
     envs.reset(seed=1), other.reset(seed=1)
     torch.compiler.reset()
@@ -205,7 +208,7 @@ def test_states_and_clones_go_on_and_are_told_apart(engine, decide):
         other.load_state_dict(told.state_dict())
     state = told.state_dict()
     state["decision_events"][1] = EVENTS + 1
-    with pytest.raises(ValueError, match=r"state\['decision_events'\]: expected 0 to 48, got 49"):
+    with pytest.raises(ValueError, match=r"state\['decision_events'\]: expected 0 to 12, got 13"):
         told.load_state_dict(state)
     before = make(engine, "interval")
     before.reset(seed=1)

@@ -81,8 +81,7 @@ class LiveTask:
     def open(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
         """Give new markets, which have the scenarios, their settings, and run their warm starts."""
         self._connect(simulator, tensors)
-        events = self._settings.config.events_per_interval if self.task.decides_at_events else 1
-        self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * events)
+        self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * self.intervals)
         self.use_bank(self.warm_starts.run(self.scenarios))
 
     def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
@@ -186,6 +185,11 @@ class LiveTask:
         self.warm_starts.use(self.scenarios, fresh)
         self.hand_over()
         self._engine.state_changed()
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals of the market are one of the config that was given: 1, or all its events."""
+        return self._settings.config.events_per_interval if self.task.decides_at_events else 1
 
     @property
     def longest(self) -> int:

@@ -35,7 +35,7 @@ def settle(
     profit = _slots_of(core, lambda spec: spec.for_profit)  # what others traded was asked of them
     if bool(profit.any()):
         unwound = simulator()
-        pace = core.settings.config.events_per_interval if core.task.decides_at_events else 1
+        pace = core.live_task.intervals
         liquidate(unwound, _MAX_AUCTIONS * pace, slots & profit, pace)
         opening = core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
         pnl = torch.where(profit, unwound.money - opening, pnl)  # what initial inventories were worth, marked
@@ -119,7 +119,7 @@ def _decisions_to_arrive(simulator: Simulator, pace: int) -> int:
     if not simulator.config.quotes_may_wait:
         return 1
     latency, interval = simulator.parameter("quote_latency"), simulator.parameter("interval")
-    return 1 + int((latency // (interval * pace)).max())
+    return 1 + int((latency // interval).max()) // pace
 
 
 def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:

@@ -127,7 +127,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
         if not may_end:
             continue
         alive &= ~tensors["over"]
-        if not bool(alive.any()):
+        if not bool((weight * alive).any()):  # or all that live have stopped, which `settle` says
             break
         early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
         if bool(early.any()):
