@@ -3,8 +3,10 @@
 Known answers: test_decisions_at_events.py.
 """
 
+import gymnasium
 import numpy as np
 import pytest
+import torch
 from build_helpers import needs_compiler
 from env_helpers import (
     CLOCK_SCENARIOS,
@@ -83,6 +85,50 @@ def test_engines_agree_in_presets(decide, preset, latency, roles, mode, auctions
     assert max(lengths) <= 10 * auctions
     assert ended > 0 or mode != "disabled"
     assert len(lengths) > 2 or latency == 60 or mode == "disabled"
+
+
+def leaning(observation):
+    """A maker's quotes, wider where its last decision took longer."""
+    return torch.stack([observation[:, -1] - 0.5, observation[:, 22], observation[:, 0], -observation[:, 8]], 1)
+
+
+def reward(before, after):
+    return after.value - before.value + torch.where(after.terminated | after.truncated, after.elapsed, before.elapsed)
+
+
+OTHERS = {
+    "opponents": {"opponents": {"maker": [leaning, leaning], "trader": [lambda seen: seen[:, 20:22]]}},
+    "own functions": {"reward": reward, "features": [lambda after: after.elapsed + after.observation[..., -1]]},
+}
+
+
+@both_rules
+@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP", "DISABLED"])
+def test_engines_agree_with_what_a_host_adds(decide, others, mode):
+    """Opponents, who end an episode with the learner's, and functions of users' own, after which markets restart."""
+    small = {"horizon": 2, "bank_size": 4, "warmup": 2, "block_qty": 6, "forced_qty": 2}
+    settings = {"decide": decide, "autoreset_mode": mode, "output": "torch", "final_info": True, **small}
+    name = "KineticSim/Execution-v0"
+    config = ks.MarketConfig.preset("continuous", interval=6, quote_latency=2)
+    envs = [
+        gymnasium.make_vec(name, num_envs=4, engine=e, config=config, **settings, **OTHERS[others]) for e in ENGINES
+    ]
+    cores = [one.unwrapped.core for one in envs]
+    for one in envs:
+        one.reset(seed=3)
+    generator, ended = np.random.default_rng(1), 0
+    for step in range(20):
+        action = torch.from_numpy(generator.uniform(-1, 1, (4, 2)).astype(np.float32))
+        results = [one.step(action) for one in envs]
+        assert all(torch.equal(*of_both) for of_both in list(zip(*results, strict=True))[:4])
+        assert_same(cores, f"after step {step}")
+        over = results[0][2] | results[0][3]
+        ended += int(over.sum())
+        if mode == "DISABLED" and bool(over.any()):
+            for one in envs:
+                one.reset(options={"reset_mask": over})
+    assert ended > 4
 
 
 # States ---------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from strategies import every_engine
 from test_keep_actions import ONLY_SLOTS
 
 import kineticsim_env as ks
+from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 
@@ -111,14 +112,13 @@ def test_a_decision_is_some_events_of_a_simulator(engine, decide, late):
 # By hand --------------------------------------------------------------------------------------------------------------
 
 
-def pencil(engine, decide, qty=8, latency=0, horizon=4, roles=("maker", "trader"), **more):
-    """8 units rest at 7 and at 9, and only slots act: a trader's choice 5 buys at up to 9."""
-    fields = {name: more.pop(name) for name in ("cancel_prob", "beat") if name in more}
-    config = ks.MarketConfig(**ONLY_SLOTS | {"interval": 5, "quote_latency": latency} | fields)
-    given = COLD | {"horizon": horizon, "action_type": "discrete", "max_qty": qty} | more
-    task = ManyLearnersTask(decide=decide, **given)
+def pencil(engine, decide, qty=8, roles=("maker", "trader"), fields=None, **given):
+    """8 units rest at 7 and at 9, and only slots act: a trader's choice 5 buys at up to 9. Decisions have 5 events."""
+    config = ks.MarketConfig(**ONLY_SLOTS | {"interval": 5} | (fields or {}))
+    given = COLD | {"horizon": 4, "action_type": "discrete", "max_qty": qty} | given
     kwargs = {"slots": ("noise", *[None] * (len(roles) - 1)), "stagger": False, "autoreset_mode": "disabled"}
-    (core,) = make_cores((config, 1, task, list(roles)), kwargs, (engine,))
+    arguments = (config, 1, ManyLearnersTask(decide=decide, **given), list(roles))
+    (core,) = make_cores(arguments, kwargs | {"final_info": True}, (engine,))
     core.reset(1)
     return core
 
@@ -137,7 +137,7 @@ def pencil(engine, decide, qty=8, latency=0, horizon=4, roles=("maker", "trader"
     ],
 )
 def test_an_order_ends_the_decision_in_which_it_trades(engine, decide, qty, latency, lengths):
-    core, told = pencil(engine, decide, qty, latency), []
+    core, told = pencil(engine, decide, qty, fields={"quote_latency": latency}), []
     for choice in (5, 0, 0):
         launch([core], {"choices": torch.tensor([[0, choice]])})
         told += events(core)
@@ -149,7 +149,7 @@ def test_an_order_ends_the_decision_in_which_it_trades(engine, decide, qty, late
 @pytest.mark.parametrize(("decide", "lengths"), [("touch", [1, 5, 5, 5, 4]), ("fill", [5, 5, 5, 5])])
 def test_the_beat_of_an_event_counts(engine, decide, lengths):
     """Before event 0 all that rests is cancelled; the last decision ends with the episode's 20 events."""
-    core, told = pencil(engine, decide, cancel_prob=1.0, beat=4), []
+    core, told = pencil(engine, decide, fields={"cancel_prob": 1.0, "beat": 4}), []
     while not bool(core.tensors["done"]):
         hold(core)
         told += events(core)
@@ -166,6 +166,26 @@ def test_quotes_of_slots_are_not_the_touch(engine, decide, lengths):
         launch([core], {"choices": torch.tensor([[7 * 1, trade]])})
         told += events(core)
     assert told == lengths and core.simulator.tensors["inventory"].tolist() == [[8, -16]]
+
+
+@every_engine
+def test_a_grid_that_moves_is_not_the_touch(engine):
+    """Before event 0 the window brings the mid, 4, to the middle of the grid's 16 ticks; no price is another one."""
+    core = pencil(engine, "touch", fields={"init_price": 4, "window": 1})
+    hold(core)
+    assert events(core) == [5] and core.simulator.tensors["price_origin"].tolist() == [-4]
+
+
+@every_engine
+def test_what_arrives_early_is_noted_at_the_end(engine):
+    """The built-in ask is gone. Before the first of 5 events a bid at the last price, 9, meets the ask kept there."""
+    core = pencil(engine, "touch", keep=True, max_offset=8, action_type="continuous")
+    ask_at_9, buy_at_9 = [-1.0, -0.75, -1.0, 1.0, -1.0, -1.0], [1.0, 0.125, -1.0, 0.0, 0.0, 0.0]
+    bid_at_9, nothing = [-1.0, -1.0, 1.0, -1.0, -1.0, 1.0], [0.0, 0.0, -1.0, 0.0, 0.0, 0.0]
+    for rows, told in (([ask_at_9, buy_at_9], ([1], 0)), ([bid_at_9, nothing], ([5], ks.Reject.OWN_ORDER))):
+        launch([core], {"actions": torch.tensor([rows])})
+        assert (events(core), int(info_of_one(core.tensors["info"].cpu(), 2)["rejected_bid"])) == told
+    assert core.simulator.quotes[0, 0].tolist()[2:] == [9, 8]
 
 
 @every_engine

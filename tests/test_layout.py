@@ -12,6 +12,7 @@ from kineticsim_env.tasks.base import CHOICES, ROLES
 def test_enums_have_the_names_that_users_write():
     assert ROLES == ("maker", "momentum", "noise", "executor", "trader", "fundamental")
     assert CHOICES == {
+        "decide": ("interval", "fill", "touch"),
         "action_type": ("continuous", "discrete"),
         "reward": ("pnl", "inventory", "asymmetric", "per_unit", "edge"),
         "execution_reward": ("shortfall", "risk_averse", "terminal", "edge"),
