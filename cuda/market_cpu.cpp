@@ -10,7 +10,8 @@
 // Play one market's part in a launch; returns its error word.
 template <bool kLevers>
 static int32_t play(const ks::Launch& launch, int64_t m, ks::Scratch& scratch) {
-  ks::Environment<kLevers> market(launch, m, scratch);
+  typename ks::Environment<kLevers>::Room room;
+  ks::Environment<kLevers> market(launch, m, scratch, room);
   if (launch.env_mode == ks::kLaunchModeRun) market.run();
   else ks::step_or_reset(market);
   return market.error;

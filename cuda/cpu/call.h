@@ -10,14 +10,15 @@
 namespace ks {
 
 // Beside what rests, what waits.
-struct CallMemory : EventMemory<WideColumns> {
+template <int kSlots>
+struct CallMemory : EventMemory<kSlots, WideColumns> {
   int32_t* waiting[2];
   OccupiedBits* waiting_bits;
 };
 
 template <int kSlots>
 struct CallMarket : EventMarket<false, kSlots, WideColumns> {
-  using Memory = CallMemory;
+  using Memory = CallMemory<kSlots>;
   using Base = EventMarket<false, kSlots, WideColumns>;
   using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
@@ -29,7 +30,7 @@ struct CallMarket : EventMarket<false, kSlots, WideColumns> {
   OccupiedBits* const occupied;  // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
 
-  CallMarket(const Launch& launch, int64_t m, const CallMemory& memory)
+  CallMarket(const Launch& launch, int64_t m, const Memory& memory)
       : Base(launch, m, memory), waiting{memory.waiting[0], memory.waiting[1]}, occupied(memory.waiting_bits) {
     for (int tick = 0; tick < levels; ++tick) waiting[0][tick] = waiting[1][tick] = 0;
     occupy_resting();

@@ -25,15 +25,17 @@ struct EventScratch {
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
   }
-  CallMemory memory() {
+  template <int kSlots>
+  CallMemory<kSlots> memory(SlotRoom<kSlots>& slots) {
     int32_t *const buys = waiting.data(), *const sells = buys + waiting.size() / 2;
-    return {{row.data(), bits.data(), nullptr, nullptr}, {buys, sells}, waiting_bits.data()};
+    return {{row.data(), bits.data(), nullptr, nullptr, &slots}, {buys, sells}, waiting_bits.data()};
   }
 };
 
 template <typename Market>
 void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
-  const CallMemory memory = scratch.memory();
+  typename Market::Room slots;
+  const auto memory = scratch.memory(slots);
   RunPlace start = {0, 0};
   StepPlace step = {};
   if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run(start);

@@ -25,7 +25,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   const UnderWay<Lanes> under_way;
   int arrived;  // submissions in this interval; counted where several may
 
-  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
+  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<kSlots, Width>& memory)
       : Base(launch, m, memory), under_way{launch, m}, arrived(0) {}
 
   // One interval. `fresh` are quotes, [K], that arrive before its event `arrival`, or null; `records` has their flags. Besides

@@ -125,7 +125,9 @@ struct StepPlace {
 // A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.
 template <typename Market>
 KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Market::Memory& memory, StepPlace& from) {
-  ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
+  using Environment = ThreadEnvironment<EventEnvironmentMarket<Market>>;
+  typename Environment::Room room;
+  Environment environment(launch, m, memory, room);
   if (!from.begun) {
     from.part = begin_step(environment);
     const int64_t forced = forced_auctions(environment.slot_task(0), environment.elapsed + environment.task.longest);  // at most

@@ -18,8 +18,8 @@
 namespace ks {
 
 // Where a lane's numbers are in its warp's shared memory.
-template <typename Width>
-KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels) {
+template <int kSlots, typename Width>
+KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, SlotRoom<kSlots>& slots) {
   using Cell = typename Width::Cell;
   const int words = words_of_bits(levels, kWordBits) * Width::kMarkets;
   const int column = this_lane() / Width::Lanes::kLanes % Width::kMarkets;
@@ -28,7 +28,7 @@ KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels) {
   float* const features = reinterpret_cast<float*>(shared + event_ints(levels, false));
   using Drawn = typename Width::Drawn;
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
-  return {kept(rows), kept(bits), features, kept(drawn)};
+  return {kept(rows), kept(bits), features, kept(drawn), &slots};
 }
 
 #if KS_TASK
@@ -48,21 +48,23 @@ KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Mark
 // Go on with a market in 32 bits. A function that is called, so that it takes no registers from where all fit in 16 bits.
 template <int kSlots, typename Width>
 KS_CALLED_ON_LANE void play_wide(const Launch& launch, int64_t m, int* shared, EventPlace place) {
-  play_events<ContinuousMarket<kSlots, Width>>(launch, m, event_memory<Width>(shared, KS_LEVELS), place);
+  SlotRoom<kSlots> slots;
+  play_events<ContinuousMarket<kSlots, Width>>(launch, m, event_memory<kSlots, Width>(shared, KS_LEVELS, slots), place);
 }
 
 // A market for each lane of a warp, or for lanes that share one; lanes without one come too. `shared` has room for all.
 template <int kSlots>
 KS_ON_LANE void play_lanes(const Launch& launch, int64_t m, bool left, int* shared) {
   EventPlace place = {};
+  SlotRoom<kSlots> slots;
   if constexpr (KS_LANES_PER_MARKET > 1) {
     sync_warp();  // what a lane has stored may be what another asks for
     using Columns = SharedColumns<KS_LANES_PER_MARKET>;
     using Market = ContinuousMarket<kSlots, Columns>;
-    if (left) play_events<Market>(launch, m, event_memory<Columns>(shared, KS_LEVELS), place);
+    if (left) play_events<Market>(launch, m, event_memory<kSlots, Columns>(shared, KS_LEVELS, slots), place);
   } else {
     using Market = ContinuousMarket<kSlots, NarrowColumns>;
-    if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS), place);
+    if (left) left = !play_events<Market>(launch, m, event_memory<kSlots, NarrowColumns>(shared, KS_LEVELS, slots), place);
     for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
       sync_warp();
       if (left && this_lane() / HalfColumns::kMarkets == half)

@@ -12,17 +12,19 @@
 namespace ks {
 
 // Where the numbers of a market are that need indices: see EventBook.
-template <typename Width>
+template <int kSlots, typename Width>
 struct EventMemory {
   typename Width::Cell* row;
   OccupiedBits* bits;
   float* features;  // of an environment on a GPU, for all markets of its warp
   typename Width::Drawn* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
+  SlotRoom<kSlots>* slots;
 };
 
 template <bool kContinuous, int kSlots, typename Width>
 struct EventMarket : MarketNumbers {
-  using Memory = EventMemory<Width>;
+  using Memory = EventMemory<kSlots, Width>;
+  using Room = SlotRoom<kSlots>;
 
   const Launch& launch;
   const int64_t m;
@@ -46,9 +48,9 @@ struct EventMarket : MarketNumbers {
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
   static constexpr int64_t kNarrowMost = 1 << 15;
 
-  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
+  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const Memory& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), features(memory.features), drawn{memory.drawn} {
+        book(memory.row, memory.bits, KS_LEVELS), slots(*memory.slots), features(memory.features), drawn{memory.drawn} {
     load();
   }
 

@@ -21,7 +21,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
 
   int64_t taken;  // what takers have bought in this interval, less what they have sold; counted if it is recorded
 
-  KS_ON_LANE MatchingMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
+  KS_ON_LANE MatchingMarket(const Launch& launch, int64_t m, const EventMemory<kSlots, Width>& memory) : Base(launch, m, memory) {}
 
   KS_ON_LANE int64_t signed_volume() const { return taken; }
 

@@ -14,27 +14,61 @@ constexpr int kLadders = 3;  // as a kSlots
 #define KS_LEVELS_OF_LADDERS 0
 #endif
 
-// Of kSlots: none, one, or (2) as many as the launch has, each with one quote; or (kLadders) as many with a ladder each, of whose levels
-// each has a quote for each of its two places: quote number j is of slot_of(j). Loops over these that run often or stand in many
-// places are not unrolled, as kernels for several slots would take twice as long to compile.
+// Where the numbers of slots and of their quotes are, by number. Of several slots that is no part of the market: what a lane has of a
+// market is in registers, but none of an object in which numbers are found by an index is.
 template <int kSlots>
-struct EventSlots {
+struct SlotRoom {
   static constexpr bool kHasLadders = kSlots == kLadders, kKnown = kHasLadders && KS_LADDERS > 0;
   static constexpr int kRoom = kSlots < 2 ? 1 : kKnown ? KS_LADDERS : kMaxSlots;
   // Levels of all slots together.
   static constexpr int kOrderRoom = !kHasLadders ? kRoom : kKnown ? KS_LADDERS * KS_LEVELS_OF_LADDERS : kMaxOrders;
   static constexpr int kQuoteRoom = kHasLadders ? 2 * kOrderRoom : kRoom;
-  // Of few quotes all are looked at at once, or each would wait for the memory of the one before it.
-  static constexpr int kAtOnce = kKnown && kOrderRoom <= 4 ? kQuoteRoom : 1;
-  int count_at_run_time, levels_at_run_time;
   Quote quotes[kQuoteRoom];
   Account accounts[kRoom];
   Sides<int32_t> aheads[kQuoteRoom];
   Sides<int64_t> moments[kQuoteRoom];
   int64_t bought[kRoom], sold[kRoom];
-  Sides<int32_t> places[kQuoteRoom];  // of standing quotes that take part, or kNoPlace: of several ones,
-  Sides<int32_t> best;                // and the best of all
-  uint32_t changed;                   // a bit for each slot that a lane has changed since lanes shared it
+  Sides<int32_t> places[kQuoteRoom];  // of standing quotes that take part, or kNoPlace: of several ones
+};
+// There, or here, of one slot or none.
+template <int kSlots>
+struct SlotNumbers {
+  Quote* const quotes;
+  Account* const accounts;
+  Sides<int32_t>* const aheads;
+  Sides<int64_t>* const moments;
+  int64_t *const bought, *const sold;
+  Sides<int32_t>* const places;
+  KS_ON_LANE explicit SlotNumbers(SlotRoom<kSlots>& room)
+      : quotes(room.quotes), accounts(room.accounts), aheads(room.aheads), moments(room.moments), bought(room.bought),
+        sold(room.sold), places(room.places) {}
+};
+template <>
+struct SlotNumbers<0> : SlotRoom<0> {
+  KS_ON_LANE explicit SlotNumbers(SlotRoom<0>&) {}
+};
+template <>
+struct SlotNumbers<1> : SlotRoom<1> {
+  KS_ON_LANE explicit SlotNumbers(SlotRoom<1>&) {}
+};
+
+// Of kSlots: none, one, or (2) as many as the launch has, each with one quote; or (kLadders) as many with a ladder each, of whose levels
+// each has a quote for each of its two places: quote number j is of slot_of(j). Loops over these that run often or stand in many
+// places are not unrolled, as kernels for several slots would take twice as long to compile.
+template <int kSlots>
+struct EventSlots : SlotNumbers<kSlots> {
+  using Room = SlotRoom<kSlots>;
+  using SlotNumbers<kSlots>::quotes, SlotNumbers<kSlots>::accounts, SlotNumbers<kSlots>::aheads, SlotNumbers<kSlots>::moments,
+      SlotNumbers<kSlots>::bought, SlotNumbers<kSlots>::sold, SlotNumbers<kSlots>::places;
+  static constexpr bool kHasLadders = Room::kHasLadders, kKnown = Room::kKnown;
+  static constexpr int kRoom = Room::kRoom, kOrderRoom = Room::kOrderRoom, kQuoteRoom = Room::kQuoteRoom;
+  // Of few quotes all are looked at at once, or each would wait for the memory of the one before it.
+  static constexpr int kAtOnce = kKnown && kOrderRoom <= 4 ? kQuoteRoom : 1;
+  int count_at_run_time, levels_at_run_time;
+  Sides<int32_t> best;  // the best place of all quotes
+  uint32_t changed;     // a bit for each slot that a lane has changed since lanes shared it
+
+  KS_ON_LANE explicit EventSlots(Room& room) : SlotNumbers<kSlots>(room) {}
 
   KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : kKnown ? KS_LADDERS : count_at_run_time; }
   KS_ON_LANE int levels() const { return kSlots != kLadders ? 1 : kKnown ? KS_LEVELS_OF_LADDERS : levels_at_run_time; }

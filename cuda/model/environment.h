@@ -69,8 +69,18 @@ struct FeatureRows {
 //                                   flags; or (forced) one auction more with quotes that were cut. False if it has to stop. Where
 //                                   events end decisions `lasts` is the most of them, and then how many there were
 //   store_played()                  its state, be it that it had to stop
+// What of a decision needs indices, by slot or by level of its ladder. No part of the market: see SlotRoom (events/queues.cuh).
+template <typename Market>
+struct DecisionRoom {
+  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep;
+  Account before[Market::kRoom];
+  Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
+  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes
+};
+
 template <typename Market>
 struct ThreadEnvironment : Market {
+  using Room = DecisionRoom<Market>;
   using Market::account, Market::error, Market::filled, Market::fundamental, Market::key, Market::last_tick, Market::launch,
       Market::levels, Market::m, Market::mark, Market::origin, Market::p, Market::quote, Market::regime,
       Market::slot_count, Market::stopped, Market::t, Market::trades, Market::volume;
@@ -83,14 +93,12 @@ struct ThreadEnvironment : Market {
   bool done;
   int32_t fundamental_before;
   int64_t volume_before;
-  Account before[Market::kRoom];
-  static constexpr bool kHasLadders = Market::kHasLadders, kMayReject = kHasLadders || kMayKeep;
-  Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
-  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes
+  Room& room;
+  static constexpr bool kHasLadders = Market::kHasLadders;
 
   template <typename Memory>
-  KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory)
-      : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume) {}
+  KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory, Room& room)
+      : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume), room(room) {}
 
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
@@ -198,7 +206,7 @@ struct ThreadEnvironment : Market {
   // What of slot k's orders was rejected, of all levels together.
   KS_ON_THREAD int32_t rejects_of(int k) const {
     int32_t rejects = 0;
-    for (int n = 0; n < levels_of_slot(); ++n) rejects |= records.rejects_of(k * levels_of_slot() + n);
+    for (int n = 0; n < levels_of_slot(); ++n) rejects |= room.records.rejects_of(k * levels_of_slot() + n);
     return rejects;
   }
   // Whether infos have these.
@@ -238,8 +246,8 @@ struct ThreadEnvironment : Market {
                             error, flags, n);
       }
       take_from(left, asked, standing, flags);
-      fresh[k * levels + n] = asked;
-      records.begin(k * levels + n, flags);
+      room.fresh[k * levels + n] = asked;
+      room.records.begin(k * levels + n, flags);
     }
   }
 
@@ -249,10 +257,10 @@ struct ThreadEnvironment : Market {
     for (int k = 0; k < slot_count(); ++k) {
       const bool ended = launch.ended[first_row() + k];
       const int first = k * levels_of_slot();
-      fresh[first] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
-      records.drop_flags(first);
-      any |= has_quantity(fresh[first]);
-      for (int n = 1; n < levels_of_slot(); ++n) fresh[first + n] = Quote{0, 0, 0, 0}, records.drop_flags(first + n);
+      room.fresh[first] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
+      room.records.drop_flags(first);
+      any |= has_quantity(room.fresh[first]);
+      for (int n = 1; n < levels_of_slot(); ++n) room.fresh[first + n] = Quote{0, 0, 0, 0}, room.records.drop_flags(first + n);
     }
     return any;
   }
@@ -288,13 +296,13 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD void decode_actions(const Part&) {
     for (int k = 0; k < slot_count(); ++k) {
-      before[k] = account(k);
+      room.before[k] = account(k);
       if constexpr (kHasLadders) {
         decode_ladder(k);
       } else {
         OrderFlags flags = {0};
-        fresh[k] = decode(k, flags);
-        records.begin(k, flags);
+        room.fresh[k] = decode(k, flags);
+        room.records.begin(k, flags);
       }
     }
   }
@@ -305,7 +313,7 @@ struct ThreadEnvironment : Market {
     int32_t most = 0;
 #pragma unroll 1
     for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a) {
-      if (!this->go_on(fresh, records, a > 0, lasts)) break;
+      if (!this->go_on(room.fresh, room.records, a > 0, lasts)) break;
       if (a == 0) most = forced_auctions(slot_task(0), elapsed + lasts);
     }
     if (stopped()) part.plays = false, clear_results(false);
@@ -332,7 +340,7 @@ struct ThreadEnvironment : Market {
     for (int k = 0; k < slot_count(); ++k) {
       const int64_t row = first_row() + k;
       const Outcome outcome =
-          outcome_of(slot_task(k), role(k), before[k], account(k), fundamental_before, fundamental, mids, arrival2,
+          outcome_of(slot_task(k), role(k), room.before[k], account(k), fundamental_before, fundamental, mids, arrival2,
                      values[k], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k), elapsed,
                      had_ended[k]);
       if (noted && this->leads()) {
