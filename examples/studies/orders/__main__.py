@@ -104,16 +104,15 @@ def train(trainings: Trainings, seeds: Sequence[int], until: float) -> None:
         if on_gpu:
             compiling.update(zip(wanted, study.begin_to_compile(wanted, trainings.budget), strict=True))
 
-    began = time.monotonic()
     compile_soon(VARIANTS)
-    study.wait_for(list(compiling.values()))
-    print(f"compiled for {len(compiling)} learners in {time.monotonic() - began:.0f} s", flush=True)
     for variant in VARIANTS:
         for preset in PRESETS:
             asked = trainings.asked_of(preset, variant)
             if asked is None or not trainings.missing(asked, seeds) or time.monotonic() > until:
                 continue
-            study.wait_for([compiling[asked]] if asked in compiling else [])
+            if asked in compiling:
+                print(f"{asked}: waits for what is compiled", flush=True)
+                study.wait_for([compiling[asked]])
             try:
                 train_seeds(asked, trainings, seeds, until)
             except Exception:  # the others are worth something without it

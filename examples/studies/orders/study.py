@@ -283,7 +283,7 @@ def compile_for(asked: Asked, budget: Budget) -> None:
 
 
 def wait_for(processes: Sequence[Any]) -> None:
-    """Wait until they have ended; what one has not made is made here, when it is needed."""
+    """Wait until they have ended, but not for too long; what one has not made is made here, when it is needed."""
     last = time.monotonic() + ASIDE
     for process in processes:
         process.join(max(0.0, last - time.monotonic()))
