@@ -15,6 +15,7 @@ from kineticsim_env.errors import KineticSimError
 from kineticsim_env.runtime.files import replacing
 
 SAME = "seed", "num_envs", "num_steps", "hidden", "stack"  # arguments that a run keeps, besides what its task is told
+FORMER = {"keep": False, "decide": "interval"}  # what runs had before there were these arguments
 KINDS = {
     "settings": dict,
     "ranks": int,
@@ -111,7 +112,7 @@ def read(path: Path, device: torch.device) -> dict[str, Any]:
 def check_run(saved: Mapping[str, Any], trainer: Any, ranks: int) -> None:
     """Refuse a checkpoint of a run that was started otherwise."""
     for name, here in settings(trainer.args).items():
-        found = saved["settings"].get(name)
+        found = saved["settings"].get(name, FORMER.get(name))
         if found != here:
             option = "task" if name == "task" else f"--{name.replace('_', '-')}"
             raise ValueError(f"was made with {option} {found}, and here is {option} {here}")

@@ -81,7 +81,7 @@ def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
     simulator, role = base.simulator, base.core.roles[0]
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     arrival = float(simulator.mid2[0]) / 2
-    rows, done = [], False
+    rows, standing, done = [], [], False
     while not done:
         mid = float(simulator.mid2[0]) / 2
         observation, _, terminated, truncated, _ = envs.step(act(observation))
@@ -89,18 +89,19 @@ def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
         bought, sold = base.fills[0].tolist()
-        bid, bid_left, ask, ask_left = simulator.quotes[0, 0].tolist()
-        bid, ask = (price if left else np.nan for price, left in ((bid, bid_left), (ask, ask_left)))
+        quotes = simulator.quotes[0, 0].reshape(-1, 2, 2).double().cpu().numpy()  # of ladders all levels
+        standing.append(np.where(quotes[..., 1] > 0, quotes[..., 0], np.nan))
         pnl = cash + inventory * (arrival if role == "executor" else value)
-        rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
-    mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
+        rows.append((mid, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
+    mid, value, inventory, pnl, price, bought, sold = np.array(rows).T
     time_axis = np.arange(len(mid))
     figure, axes = plt.subplots(3, 1, figsize=(9, 8), sharex=True, height_ratios=[3, 1, 1], layout="constrained")
     axes[0].plot(time_axis, mid, linewidth=1, label="mid")
     axes[0].plot(time_axis, value, linewidth=1, color="black", label="fundamental")
-    near = np.abs(np.stack([bid, ask]) - mid) < 50  # forced orders stand at no price
-    for order, close, name, colour in ((bid, near[0], "unfilled bid", "C2"), (ask, near[1], "unfilled ask", "C3")):
-        axes[0].scatter(time_axis[close], order[close], s=6, marker="_", color=colour, alpha=0.5, label=name)
+    for orders, name, colour in zip(np.transpose(standing), ("bid", "ask"), ("C2", "C3"), strict=True):
+        level, when = np.nonzero(np.abs(orders - mid) < 50)  # forced orders stand at no price
+        look = {"s": 6, "marker": "_", "color": colour, "alpha": 0.5}
+        axes[0].scatter(when, orders[level, when], label=f"unfilled {name}", **look)
     axes[0].scatter(time_axis[bought > 0], price[bought > 0], s=14, marker="^", color="C2", label="bought")
     axes[0].scatter(time_axis[sold > 0], price[sold > 0], s=14, marker="v", color="C3", label="sold")
     axes[0].set(ylabel="price, ticks", title=f"One held-out episode of the learned {role}")

@@ -21,7 +21,10 @@ class Args(ppo.Args):
     TASK: ClassVar[str] = "Execution"
     # Prices move a lot more than executors differ, so it takes many.
     EPISODES: ClassVar[dict[str, int]] = {"cuda": 32768, "cpu": 2048, "numpy": 512}
-    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "risk_aversion", "reward_scale", "auctions_per_step", "block_qty"
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *("reward", "risk_aversion", "reward_scale", "auctions_per_step", "block_qty"),
+        *ppo.Args.ORDERS,
+    )
 
     output: Path = Path("runs/ppo_executor")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""

@@ -11,6 +11,7 @@ It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, 
     python examples/ppo_fast.py --help
     python examples/ppo_fast.py --time-limit-minutes 3.5
     python examples/ppo_fast.py --preset continuous --set quote_latency=10
+    python examples/ppo_fast.py --keep --decide fill --set orders_per_side=3
     torchrun --nproc-per-node=4 examples/ppo_fast.py    # one process per GPU; gloo and CPU cores without GPUs
 """
 
@@ -60,7 +61,8 @@ class Args:
     TASK: ClassVar[str] = "MarketMaking"
     EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
     # The arguments that environments take, those of the comparison too.
-    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
+    ORDERS: ClassVar[tuple[str, ...]] = "keep", "decide"
+    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step", *ORDERS
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
@@ -90,9 +92,10 @@ class Args:
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
     gamma: float | None = None
-    """discount per decision; if not given 0.97, and 0.99 under continuous trading, where quotes wait for their fills"""
+    """discount per decision; if not given 0.97, and 0.99 under continuous trading, where quotes wait for their fills.
+    Where events end decisions it is that of the longest one, and others have its power by their events"""
     gae_lambda: float = 0.9
-    """of generalised advantage estimation"""
+    """of generalised advantage estimation, per decision, however long these are"""
     num_minibatches: int = 4
     """minibatches per epoch"""
     update_epochs: int = 0
@@ -125,6 +128,10 @@ class Args:
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1
     """auctions per decision"""
+    keep: bool = False
+    """let actions keep standing quotes, under continuous trading"""
+    decide: Literal["interval", "fill", "touch"] = "interval"
+    """what ends a decision: its interval, or sooner, under continuous trading, a fill of its own or a new best price"""
 
     eval_envs: int = 0
     """held-out episodes of the final comparison; 0 takes 2048, or 512 where only the slow NumPy engine runs"""
@@ -244,7 +251,7 @@ def sample(
 
 
 def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
-    """Write reward, terminated, truncated and, if truncated, its last observation into the buffers."""
+    """Write events, where these are counted, reward, terminated, truncated and, if that, the last observation."""
     *parts, truncated, final = results
     for buffer, part in zip(buffers, [*parts, truncated], strict=False):
         buffer.copy_(part)
@@ -254,12 +261,13 @@ def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...])
 
 def advantages(
     rewards: torch.Tensor, ends: torch.Tensor, terminated: torch.Tensor, values: torch.Tensor, nexts: torch.Tensor,
-    gamma: float, gae_lambda: float,
+    gamma: float | torch.Tensor, gae_lambda: float,
 ) -> torch.Tensor:  # fmt: skip
     """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M]`.
 
     `nexts` are the values of the observations before any reset, so an episode that is truncated at its horizon is
-    bootstrapped, and only one that terminated is not.
+    bootstrapped, and only one that terminated is not. Decisions of unlike length have a discount each, `gamma` float32
+    `[T, M]`, as in a semi-Markov decision process; `gae_lambda` is per decision all the same.
     """
     delta = rewards + gamma * nexts * ~terminated - values
     keep = gamma * gae_lambda * ~ends
@@ -288,11 +296,15 @@ class Trainer:
         self.observations, self.actions = buffer(length, markets, width, dtype=kind), buffer(length, markets, actions)
         self.log_probs, self.values, self.rewards = (buffer(length, markets) for _ in range(3))
         self.terminated, self.truncated = (buffer(length, markets, dtype=torch.bool) for _ in range(2))
-        # Two truncations of a market are at least a horizon apart, so among that many decisions there is at most one.
+        # Two truncations of a market are at least a horizon apart (more, of decisions that events end), so among that
+        # many decisions there is at most one.
         self.finals = buffer(-(-length // horizon), markets, width, dtype=kind)
         self.final_of_step = torch.arange(length, device=self.device) // horizon
         self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
         self.explained, self.losses = buffer(), buffer(4)
+        core = envs.unwrapped.core
+        self.longest = core.live_task.longest  # events of a decision, at most, where events end them; else 1
+        self.events = buffer(length, markets) if core.task.decides_at_events else None
 
         self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
         self.learning_rate = buffer()  # a tensor, so that a captured update reads it
@@ -363,9 +375,10 @@ class Trainer:
             action = self.sample(self.networks, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
             final = self.finals[t // envs.unwrapped.core.task.horizon]
+            counted, counts = ([], []) if self.events is None else ([infos["decision_events"]], [self.events[t]])
             self.record(
-                (reward, terminated, truncated, infos["final_obs"]),
-                (self.rewards[t], self.terminated[t], self.truncated[t], final),
+                (*counted, reward, terminated, truncated, infos["final_obs"]),
+                (*counts, self.rewards[t], self.terminated[t], self.truncated[t], final),
             )
 
     @torch.no_grad()
@@ -376,7 +389,8 @@ class Trainer:
         after = torch.cat([self.values[1:], self.networks(last)[1][None]])
         nexts = torch.where(self.truncated, self.networks(self.finals)[1][self.final_of_step], after)
         ends = self.terminated | self.truncated
-        gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, args.gamma, args.gae_lambda)
+        gamma = args.gamma if self.events is None else args.gamma ** (self.events / self.longest)
+        gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, gamma, args.gae_lambda)
         self.targets.copy_(gain + self.values)
         self.explained.copy_(1 - gain.var() / self.targets.var())
         moments = torch.stack([gain.mean(), gain.square().mean()])
@@ -417,6 +431,7 @@ class Trainer:
         return dict(zip(names, self.losses.tolist(), strict=True)) | {
             "losses/explained_variance": float(self.explained),
             "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
+            **({} if self.events is None else {"charts/events_per_decision": float(self.events.mean())}),
         }
 
 

@@ -8,6 +8,7 @@ has changed. What the file says of other markets stays.
     python examples/tune_scripted_policies.py
     python examples/tune_scripted_policies.py --preset trading
     python examples/tune_scripted_policies.py --preset continuous --set quote_latency=10 --tasks MarketMaking
+    python examples/tune_scripted_policies.py --set orders_per_side=3    # makers with ladders, too
 """
 
 import dataclasses
@@ -32,6 +33,11 @@ DEFAULT = (EnvSettings.preset, ())  # the default market: a preset, and changes 
 PAYMENT = ("reward", "mark", "inventory_penalty", "dampening", "idle_penalty", "risk_aversion", "reward_scale")
 
 TICKS = [-6, -4, -2, 0, 4, 10]
+GLFT = {
+    "gamma": [0.003, 0.01, 0.03, 0.1],
+    "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
+    "arrivals": [0.1, 0.3, 1.0],
+}
 TREND = {"threshold": [0.5, 1, 2, 4, 8], "position": [8, 20, 40], "ticks": [-2, 0, 4, 10]}
 # For each task the policies, and the values to try of each parameter.
 GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
@@ -51,14 +57,7 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
                 "stationary": [True, False],
             },
         ),
-        "Guéant-Lehalle-Fernandez-Tapia": (
-            policies.GueantLehalleFernandezTapia,
-            {
-                "gamma": [0.003, 0.01, 0.03, 0.1],
-                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
-                "arrivals": [0.1, 0.3, 1.0],
-            },
-        ),
+        "Guéant-Lehalle-Fernandez-Tapia": (policies.GueantLehalleFernandezTapia, GLFT),
     },
     "Execution": {
         "all at the deadline": (policies.DoNothing, {}),
@@ -80,6 +79,16 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "mean reversion": (policies.MeanReversionTrader, TREND),
     },
 }
+# In markets of ladders these as well; those above quote one order per side there, too.
+LADDERS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
+    "MarketMaking": {
+        "equal ladder": (
+            policies.LadderMaker,
+            {"half_spread": [2, 3, 4, 5, 6], "spacing": [1, 2], "skew": [0.0, 0.06], "qty": [4, 8]},
+        ),
+        "Guéant-Lehalle-Fernandez-Tapia ladder": (policies.GueantLehalleFernandezTapiaLadder, GLFT),
+    }
+}
 # Other values in other presets. Where a quote may be late, good makers stand further from the mid than in an auction;
 # among many orders and other makers, nearer.
 OTHERS: dict[str, dict[str, list]] = {
@@ -99,21 +108,24 @@ def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str]
     return ", ".join([task, preset, *changes])
 
 
-def grids(task: str, preset: str) -> dict[str, tuple[Any, dict[str, list]]]:
+def grids(task: str, preset: str, orders_per_side: int = 1) -> dict[str, tuple[Any, dict[str, list]]]:
     """Return the policies of a task, and the values to try of each parameter in a preset."""
-    others = OTHERS.get(preset, {})
+    others, ladders = OTHERS.get(preset, {}), LADDERS.get(task, {}) if orders_per_side > 1 else {}
     return {
         name: (make, {key: others.get(key, values) for key, values in grid.items()})
-        for name, (make, grid) in GRIDS[task].items()
+        for name, (make, grid) in (GRIDS[task] | ladders).items()
     }
 
 
 def market_of(envs: Any) -> dict[str, Any]:
-    """Return what the results of scripted policies depend on: the market, and the task without its rewards."""
+    """Return what the results of scripted policies depend on: the market, and the task without its rewards.
+
+    None of them keeps quotes, so whether actions may makes no difference.
+    """
     task = envs.core.task
     settings = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.init} | task.each
     here = {**vars(envs.simulator.config), **settings, "auctions_per_step": envs.core.auctions_per_step}
-    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
+    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward", "keep")}
 
 
 def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[str, Any]:
@@ -126,7 +138,7 @@ def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[st
         command: That finds it again.
     """
     chosen = {}
-    for name, (make, grid) in grids(task, preset).items():
+    for name, (make, grid) in grids(task, preset, envs.core.task.orders_per_side).items():
         best, rows = grid_search(make, grid, envs, SEED)
         chosen[name] = {
             "policy": make.__name__,
@@ -165,7 +177,8 @@ def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[s
         # A field that the file does not name came after it, and is at its default there.
         there = {name: defaults[name] for name in here if name in defaults} | found["market"]
         changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]
-        changed += [name for name in GRIDS[task] if name not in found["policies"]]
+        asked = grids(task, market[0], envs.core.task.orders_per_side)
+        changed += [name for name in asked if name not in found["policies"]]
         make_all(found["policies"], envs.core.task)
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} does not fit: {error!r}; run {command}") from error

@@ -10,6 +10,7 @@ import torch
 
 import kineticsim_env  # noqa: F401  registers the environments
 from kineticsim_env import BatchedParallelEnv
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 
 IDS = sorted(name for name in gym.registry if name.startswith("KineticSim/"))
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 20}
@@ -19,6 +20,23 @@ TASKS = [
     for action_type in ("continuous", "discrete")
 ]
 MAKER = "KineticSim/MarketMaking-v0"
+ADAPTERS = {
+    "sb3": ("stable_baselines3", "SB3VecEnv"),
+    "torchrl": ("torchrl", "TorchRLEnv"),
+    "skrl": ("skrl", "SkrlEnv"),
+}
+each_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
+
+
+def action_size(adapter, **arguments):
+    """How many numbers, or choices, a maker's action has in an adapter's environment; skips without its library."""
+    library, name = ADAPTERS[adapter]
+    pytest.importorskip(library)
+    make = getattr(importlib.import_module(f"kineticsim_env.adapters.{adapter}"), name)
+    made = make(MarketMakingVectorEnv(3, output="numpy" if adapter == "sb3" else "torch", **arguments))
+    space = made.action_spec if adapter == "torchrl" else made.action_space
+    choices = getattr(getattr(space, "space", space), "n", None)
+    return space.shape[-1] if choices is None else int(choices)
 
 
 def ending(task):

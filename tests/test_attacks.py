@@ -64,7 +64,7 @@ def test_no_period_makes_a_pump_pay(period):
     assert_earns_nothing(attack(CONTINUOUS, maker(policies.attackers.PumpAndDump, period=period), 128, "cpu").pnl)
 
 
-@pytest.mark.parametrize("name", ["FlashedWall", "MarkTheClose", "TraderMarkTheClose", "TraderSniper"])
+@pytest.mark.parametrize("name", ["FlashedWall", "Layering", "MarkTheClose", "TraderMarkTheClose", "TraderSniper"])
 def test_newer_attackers_on_a_call_of_the_same_orders(name):
     """On the clock, as `test_reward_hacking.py` has them where each agent comes once."""
     call = ks.MarketConfig.preset("trading", arrivals="clock", rounding="coin")
@@ -123,7 +123,7 @@ def test_a_call_has_no_takers_who_would_pay_for_a_rebate(engine):
 
 @slow
 def test_the_page(tmp_path, monkeypatch, capsys):
-    few = {name: ALONE[name] for name in ("LastStep", "FlashedWall", "QuoteStuffing", "TraderSniper")}
+    few = {name: ALONE[name] for name in ("LastStep", "FlashedWall", "Layering", "QuoteStuffing", "TraderSniper")}
     still = {"nobody moves": Owner(("maker", "trader"), lambda t: [(-1, -1, -1, -1), (0, 0, 0, 0)])}
     monkeypatch.setattr(command, "ALONE", few)
     monkeypatch.setattr(command, "TOGETHER", still)
@@ -132,7 +132,7 @@ def test_the_page(tmp_path, monkeypatch, capsys):
     assert "| nobody moves | 0 ± 0 | 0 ± 0 | 0.00 | 0 ± 0 | 0 ± 0 | 0.00 |" in text
     assert "python -m examples.studies.attacks --markets 8" in text
     assert "these results do not show that no attack earns" not in capsys.readouterr().out
-    assert all(f"| {name} | " in text for name in (*command.HONEST, *command.LATE))
+    assert all(f"| {name} | " in text for name in (*command.HONEST, *command.LATE, *command.OF_LADDERS))
     assert all(f"{market[0].upper()}{market[1:]}: " in text for market in command.MARKETS)
     command.main(["--results", str(tmp_path / "results.json"), "--output", str(tmp_path)])
     assert (tmp_path / "README.md").read_text() == text

@@ -2,6 +2,7 @@
 
 import functools
 
+import gymnasium as gym
 import gymnasium.wrappers.vector as theirs
 import numpy as np
 import pytest
@@ -65,8 +66,9 @@ def test_wrappers_leave_accounts_and_rewards_as_they_are(engine, max_loss):
     wrapped = NormalizeReward(RecordEpisodeStatistics(wrapped))
     policy = policies.RandomQuotes(bare.core.task, seed=4)
     again = policies.RandomQuotes(bare.core.task, seed=4)
-    assert_same(evaluate(policy, bare, 5), evaluate(again, wrapped, 5))
-    assert bool((wrapped.unwrapped.core.tensors["reward"] != 0).any())
+    result = evaluate(again, wrapped, 5)
+    assert_same(evaluate(policy, bare, 5), result)
+    assert result.episode_return.any()
 
 
 def test_observations_are_those_of_the_wrapper_and_its_statistics_stand_still():
@@ -144,27 +146,30 @@ def test_a_memory_begins_anew_and_stays_with_its_market():
     assert not np.array_equal(evaluate(forgetful, envs, 9).pnl, together.pnl)
 
 
-def test_a_memory_is_told_where_episodes_begin():
-    envs, policy = make(8, engine="cpu", max_loss=2.0), Gru()
-    ends, step = [], envs.step
+@ENGINES
+def test_markets_whose_episodes_have_ended_stand_until_all_have(engine):
+    envs, policy = make(8, engine=engine, max_loss=2.0), Gru()
+    pump, step, ends = policies.attackers.PumpAndDump(envs.core.task, 8), envs.step, []
+    state = {name: envs.simulator.tensors[name] for name in ("t", "bid", "ask", "cash", "inventory", "quotes")}
 
     def watched(actions):
+        done, before = envs.core.tensors["done"].clone(), {name: tensor.clone() for name, tensor in state.items()}
         results = step(actions)
-        if bool(envs.core.tensors["done"].any()):
-            ends.append(envs.core.tensors["done"].clone())
+        assert all(torch.equal(tensor[done], before[name][done]) for name, tensor in state.items())
+        ends.append(int(envs.core.tensors["done"].sum()))
         return results
 
-    envs.step = watched
-    evaluate(lambda seen: policies.attackers.PumpAndDump(envs.core.task, 8)(seen), envs, 9)
-    ends.clear()
-    policy.forward = policies.attackers.PumpAndDump(envs.core.task, 8)
+    envs.step, policy.forward = watched, pump
     evaluate(policy, envs, 9)
-    first, *rest = policy.told
-    assert bool(first.all()) and len(rest) >= 2
-    assert all(torch.equal(mask, end) for mask, end in zip(rest, ends, strict=False)) and len(ends) - len(rest) in (
-        0,
-        1,
-    )
+    assert ends == sorted(ends) and len(set(ends)) > 2 and ends[0] < ends[-1] == 8
+    (told,) = policy.told  # only where the one episode of each begins
+    assert bool(told.all())
+    envs.step = step
+    envs.reset(seed=9)
+    if engine != "cuda":
+        with pytest.raises(gym.error.ResetNeeded):  # as ever, once the evaluation is over
+            for _ in range(21):
+                envs.step(pump(envs.observation))
 
 
 # Many learners --------------------------------------------------------------------------------------------------------

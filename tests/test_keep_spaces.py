@@ -1,11 +1,10 @@
 """Environments whose actions may keep quotes: spaces, checkers, masks, infos, policies, saved states and errors."""
 
-import importlib
-
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from adapter_helpers import action_size, each_adapter
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
 from strategies import every_engine
@@ -159,22 +158,8 @@ def test_actions_of_another_length_are_refused():
         envs.set_task(keep=False)
 
 
-@pytest.mark.parametrize(
-    ("library", "module", "name"),
-    [
-        ("stable_baselines3", "sb3", "SB3VecEnv"),
-        ("torchrl", "torchrl", "TorchRLEnv"),
-        ("skrl", "skrl", "SkrlEnv"),
-    ],
-)
+@each_adapter
 @both_forms
-def test_adapters_have_the_spaces(library, module, name, form):
-    pytest.importorskip(library)
-    adapter = getattr(importlib.import_module(f"kineticsim_env.adapters.{module}"), name)
-    output = "numpy" if module == "sb3" else "torch"
-    made = adapter(MarketMakingVectorEnv(3, keep=True, action_type=form, engine="cpu", output=output, **SMALL))
-    space = made.action_spec.space if module == "torchrl" else made.action_space
-    if form == "discrete":
-        assert space.n == 64
-    else:
-        assert (made.action_spec if module == "torchrl" else space).shape[-1] == 6
+def test_adapters_have_the_spaces(adapter, form):
+    size = action_size(adapter, keep=True, action_type=form, engine="cpu", **SMALL)
+    assert size == (64 if form == "discrete" else 6)

@@ -1,12 +1,12 @@
 """Environments of ladders: spaces, checkers, masks, infos, policies, pictures, saved states, adapters and errors."""
 
-import importlib
 import re
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from adapter_helpers import action_size, each_adapter
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
 from strategies import every_engine
@@ -249,13 +249,6 @@ def test_a_market_has_room_for_32_levels():
         ks.BatchedParallelEnv(2, {"maker": 5}, wide, engine="numpy")
 
 
-@pytest.mark.parametrize(
-    ("library", "module", "name"),
-    [("stable_baselines3", "sb3", "SB3VecEnv"), ("torchrl", "torchrl", "TorchRLEnv"), ("skrl", "skrl", "SkrlEnv")],
-)
-def test_adapters_have_the_spaces(library, module, name):
-    pytest.importorskip(library)
-    adapter = getattr(importlib.import_module(f"kineticsim_env.adapters.{module}"), name)
-    output = "numpy" if module == "sb3" else "torch"
-    made = adapter(MarketMakingVectorEnv(3, output=output, **OF_LADDERS))
-    assert (made.action_spec if module == "torchrl" else made.action_space).shape[-1] == 12
+@each_adapter
+def test_adapters_have_the_spaces(adapter):
+    assert action_size(adapter, **OF_LADDERS) == 12

@@ -50,6 +50,19 @@ def refusal(checkpoints, path, trainer, ranks=1):
     return words
 
 
+def test_a_checkpoint_of_before_is_of_plain_decisions(ppo, checkpoints, trainer, tmp_path):  # noqa: F811
+    """It does not say whether quotes were kept, or what ended decisions."""
+    path = tmp_path / "checkpoint.pt"
+    checkpoints.save(path, trainer, 1, 1, PROGRESS)
+    saved = torch.load(path, weights_only=True)
+    assert saved["settings"].pop("keep") is False and saved["settings"].pop("decide") == "interval"
+    checkpoints.write(path, saved)
+    assert checkpoints.load(path, trainer, 1) == (1, PROGRESS)
+    trainer.args.keep = True
+    words = refusal(checkpoints, path, trainer)
+    assert mentions(words, "was made with --keep False, and here is --keep True")
+
+
 def test_a_checkpoint_is_taken_over_whole(ppo, checkpoints, trainer, tmp_path):  # noqa: F811
     path = tmp_path / "checkpoint.pt"
     checkpoints.save(path, trainer, 1, 1, PROGRESS)

@@ -111,6 +111,54 @@ def test_presets_of_continuous_trading(ppo, comparison, tmp_path, capsys, script
     assert (tmp_path / "episode.png").exists()
 
 
+FEW = {  # policies, and values of their parameters
+    "no trade": ("NoTrade", {}),
+    "fixed spread": ("FixedSpread", {"qty": [4, 8]}),
+}
+ORDERS = {
+    "keep": {"keep": True},
+    "ladders": {"set": ("orders_per_side=3",)},
+    "fill": {"decide": "fill"},
+    "touch": {"decide": "touch", "stack": 6},
+    "all": {"keep": True, "decide": "fill", "set": ("orders_per_side=2",)},
+}
+
+
+def few_grids(comparison, monkeypatch):
+    """Let few scripted policies be searched."""
+    policies = comparison.policies
+    made = {name: (getattr(policies, kind), grid) for name, (kind, grid) in FEW.items()}
+    monkeypatch.setattr(comparison.tune, "GRIDS", {"MarketMaking": made})
+    ladder = {"ladder": (policies.LadderMaker, {"spacing": [1, 2]})}
+    monkeypatch.setattr(comparison.tune, "LADDERS", {"MarketMaking": ladder})
+
+
+@slow
+@pytest.mark.parametrize("orders", ORDERS)
+def test_orders_and_decisions_of_other_kinds(ppo, comparison, tmp_path, capsys, monkeypatch, orders):
+    """Training, the search of scripted policies, comparison, pictures, and going on from the checkpoint."""
+    few_grids(comparison, monkeypatch)
+    if orders != "keep":  # shorter episodes, for which no policies were searched
+        market = ppo.Args.market
+        monkeypatch.setattr(ppo.Args, "market", lambda args: {**market(args), "horizon": 20})
+    words = {**TINY, "preset": "continuous", "total_steps": 256, "eval_envs": 4, "track": False, **ORDERS[orders]}
+    pnl = ppo.main(ppo.Args(output=tmp_path, **words))
+    assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
+    searched = "searched for this market" in capsys.readouterr().out
+    assert searched == (orders != "keep")  # scripted policies keep nothing, so what was found for the market holds
+    assert ("ladder" in pnl) == ("set" in words) and (set(pnl) <= {*FEW, "ladder", "PPO (learned)"}) == searched
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert record["args"]["decide"] == words.get("decide", "interval") and (tmp_path / "episode.png").exists()
+    saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    actions = {"keep": 6, "ladders": 12, "all": 12}.get(orders, 4)
+    assert len(saved["networks"]["log_std"]) == actions
+    ppo.main(ppo.Args(output=tmp_path, resume=True, **{**words, "total_steps": 512}))
+    other = {**words, "decide": "interval", "keep": True, "set": (), "total_steps": 512}
+    if orders != "keep":
+        with pytest.raises(SystemExit, match="was made with --"):
+            ppo.main(ppo.Args(output=tmp_path, resume=True, **other))
+
+
 def test_fields_of_the_market_can_be_changed(ppo):
     words = ["--preset", "continuous", "--set", "quote_latency=10", "beat=20"]
     args = ppo.tyro.cli(ppo.Args, args=words)
@@ -129,6 +177,21 @@ def test_scripted_policies_of_another_market_are_tuned_for_it(ppo, comparison, t
     printed = capsys.readouterr().out
     assert "another block_qty; run python examples/tune_scripted_policies.py" in printed
     assert "searched for this market" in printed and "(best of 2)" in printed
+
+
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
+def test_learners_with_ladders_are_compared_too(ppo, comparison, tmp_path, monkeypatch, script):
+    """With policies of one order per side, which leave further levels empty, and those of ladders; drawn are all."""
+    tune, args = comparison.tune, importlib.import_module(script).Args
+    few = {"MarketMaking": {"fixed spread": (comparison.policies.FixedSpread, {})}}
+    few["Execution"] = {"TWAP": (comparison.policies.TimeWeighted, {})}
+    ladders = {"MarketMaking": {name: (make, {}) for name, (make, _) in tune.LADDERS["MarketMaking"].items()}}
+    monkeypatch.setattr(tune, "GRIDS", few)
+    monkeypatch.setattr(tune, "LADDERS", ladders)
+    market = {"preset": EnvSettings.preset, "set": ("orders_per_side=3",), "total_steps": 128}
+    pnl = ppo.main(args(output=tmp_path, track=False, **{**TINY, **market}))
+    assert set(pnl) == {*few[args.TASK], *ladders.get(args.TASK, {}), "PPO (learned)"}
+    assert all(np.isfinite(value) for value in pnl.values()) and (tmp_path / "episode.png").exists()
 
 
 def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, monkeypatch):
@@ -201,6 +264,19 @@ def test_only_termination_cuts_the_future_off(ppo):
 
     assert of_one(False, False) == of_one(True, False) == 1 + 0.5 * 5 - 2
     assert of_one(True, True) == 1 - 2
+
+
+def test_decisions_of_unlike_length_have_a_discount_each(ppo):
+    """Of 1 event and of 2, at most 4: gamma is per 4 of them, 0.0625 ** (1 / 4) = 0.5, and lambda per decision."""
+    rewards, values, nexts = (torch.tensor(column)[:, None] for column in ([1.0, 2.0], [3.0, 5.0], [5.0, 7.0]))
+    flags = torch.zeros(2, 1, dtype=torch.bool)
+    gamma = 0.0625 ** (torch.tensor([[1.0], [2.0]]) / 4)
+    second = 2.0 + 0.25 * 7.0 - 5.0
+    first = 1.0 + 0.5 * 5.0 - 3.0 + 0.5 * 0.8 * second
+    found = ppo.advantages(rewards, flags, flags, values, nexts, gamma, 0.8)
+    assert found[:, 0].tolist() == pytest.approx([first, second])
+    alike = [ppo.advantages(rewards, flags, flags, values, nexts, one, 0.8) for one in (0.97, torch.full((2, 1), 0.97))]
+    assert torch.equal(*alike)
 
 
 # Checkpoints ----------------------------------------------------------------------------------------------------------
@@ -351,13 +427,17 @@ def trainer_of(ppo, engine="cpu", horizon=50, **changes):
         num_envs=args.num_envs,
         output="torch",
         copy=False,
-        preset="trading",
+        config=args.market()["config"],
+        keep=args.keep,
+        decide=args.decide,
         engine=engine,
         horizon=horizon,
         bank_size=16,
         warmup=20,
     )
-    networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std).to(envs.device)
+    envs = args.stacked(envs)
+    sizes = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
+    networks = ppo.ActorCritic(*sizes, args.hidden, args.initial_std).to(envs.device)
     trainer = ppo.Trainer(args, envs, networks)
     envs.reset(seed=7)
     return trainer
@@ -407,6 +487,36 @@ def test_what_is_bootstrapped_at_a_truncation_is_the_observation_before_the_rese
         assert float(trainer.advantages.mean()) == pytest.approx(0, abs=1e-5)
         assert float(trainer.advantages.std(unbiased=False)) == pytest.approx(1, abs=1e-4)
     assert horizon == 50 or torch.stack(ends).any()
+
+
+@pytest.mark.parametrize("decide", ["fill", "touch"])
+@pytest.mark.parametrize("stack", [1, 6])
+def test_decisions_at_events_are_discounted_by_their_events(ppo, decide, stack):
+    """Rollouts have the events of each decision; what an episode's end is worth is what was seen before the reset."""
+    trainer = trainer_of(ppo, preset="news", horizon=2, decide=decide, stack=stack, num_steps=24, gamma=0.5)
+    envs, step, seen = trainer.envs, trainer.envs.step, []
+
+    def spy(action):
+        results = step(action)
+        counted = envs.unwrapped.core.tensors["decision_events"].clone()
+        seen.append((counted, results[-1]["final_obs"].clone(), results[-1]["_final_obs"].clone()))
+        return results
+
+    envs.step = spy
+    for _ in range(8):
+        seen.clear()
+        trainer.rollout()
+        trainer.estimate()
+        events, finals, ends = map(torch.stack, zip(*seen, strict=True))
+        assert torch.equal(trainer.events, events.float()) and 1 <= events.min() and events.max() <= 48
+        nexts = trainer.networks(torch.nn.functional.pad(finals, (0, trainer.networks.padding)))[1]
+        given = trainer.rewards, ends, trainer.terminated, trainer.values, nexts
+        expected = ppo.advantages(*given, 0.5 ** (events / 48), 0.9)
+        assert torch.allclose(trainer.targets - trainer.values, expected, atol=1e-5)
+        if trainer.truncated.any():
+            break
+    assert trainer.truncated.any() and len(trainer.finals) == 12
+    assert 1 <= trainer.scalars()["charts/events_per_decision"] < 48
 
 
 def test_every_row_is_used_once_an_epoch(ppo, monkeypatch):
@@ -487,6 +597,30 @@ def test_continuous_trading_is_captured_too(ppo, tmp_path, stack):
     assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
     weights = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["networks"]
     assert all(value.isfinite().all() for value in weights.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("orders", ORDERS)
+def test_orders_and_decisions_of_other_kinds_are_captured_too(ppo, comparison, tmp_path, monkeypatch, orders):
+    """In a captured update, which does not wait; and the whole run, with its comparison."""
+    changes = {"preset": "news", "num_envs": 512, "num_steps": 16, **ORDERS[orders]}
+    trainer = trainer_of(ppo, "cuda", **changes)
+    trainer.prepare()
+    trainer.envs.reset(seed=7)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            trainer.update(1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(np.isfinite(value) for value in trainer.scalars().values())
+    if "decide" in changes:
+        assert 1 <= trainer.events.min() and trainer.events.max() <= 48 and len(trainer.events.unique()) > 2
+    trainer.envs.unwrapped.check_errors()
+    few_grids(comparison, monkeypatch)
+    words = {**TINY, **changes, "engine": "cuda", "total_steps": 2**15, "track": False}
+    pnl = ppo.main(ppo.Args(output=tmp_path, **words))
+    assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
 
 
 @pytest.mark.gpu

@@ -65,13 +65,19 @@ def test_a_beat_comes_first(engine):
     assert [one["ahead"][0][0] for one in seen] == [0, 0, 0, 0, 16]
 
 
+def quicker(engine, latencies, *quotes):
+    """Two slots of a market of four events per interval, which submit twice, the second time with less latency."""
+    market = inactive(1, engine=engine, interval=4, beat=NEVER, quote_latency=latencies[0])
+    market.interval(quotes[0])
+    market.sim.set_parameters(quote_latency=latencies[1])
+    market.interval(quotes[1])
+    return market
+
+
 @EVERY_ENGINE
 def test_none_overtakes_another(engine):
     """Two are due at event 20: the second would be at 8. It arrives right after the first, and replaces it."""
-    market = inactive(1, engine=engine, interval=4, beat=NEVER, quote_latency=20)
-    market.interval([ask(9, 2), bid(9, 6)])
-    market.sim.set_parameters(quote_latency=4)
-    market.interval([ask(9, 1), ask(9, 1)])
+    market = quicker(engine, (20, 4), [ask(9, 2), bid(9, 6)], [ask(9, 1), ask(9, 1)])
     assert due(market.sim) == [21, 21, 0, 0]
     seen = [market.interval() for _ in range(4)]
     assert is_empty(market.sim) and seen[2]["volume"] == 0
@@ -83,10 +89,7 @@ def test_none_overtakes_another(engine):
 
 @EVERY_ENGINE
 def test_submissions_of_an_interval_are_told_apart(engine):
-    market = inactive(1, engine=engine, interval=4, beat=NEVER, quote_latency=6)
-    market.interval([bid(5, 1), bid(4, 1)])
-    market.sim.set_parameters(quote_latency=3)
-    market.interval([bid(3, 1), bid(2, 1)])
+    market = quicker(engine, (6, 3), [bid(5, 1), bid(4, 1)], [bid(3, 1), bid(2, 1)])
     assert is_empty(market.sim)
     assert market.sim.tensors["moments"][0, :, 0].tolist() == [256 + 2 + 1, 256 + 2]  # slot 1 was first
 

@@ -67,11 +67,12 @@ def small(tune, monkeypatch):
     """Make the grids small, and episodes short."""
     monkeypatch.setattr(tune, "TRAINING", {**tune.TRAINING, "horizon": 40})
     pairs = {"MarketMaking": {"qty": [4, 8]}, "Execution": {"ticks": [2, -2]}, "Trading": {"ticks": [-2, 4]}}
-    grids = {
-        task: {name: (make, pairs[task] if grid else {}) for name, (make, grid) in policies.items()}
-        for task, policies in tune.GRIDS.items()
-    }
-    monkeypatch.setattr(tune, "GRIDS", grids)
+    for found in ("GRIDS", "LADDERS"):
+        grids = {
+            task: {name: (make, pairs[task] if grid else {}) for name, (make, grid) in policies.items()}
+            for task, policies in getattr(tune, found).items()
+        }
+        monkeypatch.setattr(tune, found, grids)
 
 
 def test_the_command_writes_the_best_of_its_grids(tune, tmp_path, monkeypatch, capsys):
@@ -119,6 +120,24 @@ def test_other_markets_have_entries_of_their_own(tune, tmp_path, monkeypatch):
     assert tune.load("MarketMaking", envs, path, ("continuous", late)) == written[names[2]]
     with pytest.raises(ValueError, match="another quote_latency; run .* --preset continuous$"):
         tune.load("MarketMaking", envs, path, ("continuous", ()))
+
+
+def test_markets_of_ladders_have_makers_with_ladders_too(tune, tmp_path, monkeypatch):
+    small(tune, monkeypatch)
+    path, market = tmp_path / "found.json", ("news", ("orders_per_side=2",))
+    tune.main(tune.Args(set=market[1], tasks=("MarketMaking", "Trading"), engine="cpu", episodes=8, output=path))
+    config = MarketConfig.preset("news", orders_per_side=2)
+    for task, more in (("MarketMaking", tune.LADDERS["MarketMaking"]), ("Trading", {})):
+        envs = evaluation_env(2, task, engine="cpu", config=config, **tune.TRAINING)
+        entry = tune.load(task, envs, path, market)
+        made = tune.make_all(entry["policies"], envs.core.task)
+        assert list(entry["policies"]) == list(made) == [*tune.GRIDS[task], *more]
+    written = json.loads(path.read_text())
+    del written["MarketMaking, news, orders_per_side=2"]["policies"]["equal ladder"]
+    path.write_text(json.dumps(written))
+    envs = evaluation_env(2, engine="cpu", config=config, **tune.TRAINING)
+    with pytest.raises(ValueError, match="another equal ladder; run .* --set orders_per_side=2$"):
+        tune.load("MarketMaking", envs, path, market)
 
 
 def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):

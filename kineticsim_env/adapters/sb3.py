@@ -27,6 +27,7 @@ except ModuleNotFoundError as error:
 
 
 _MASKS = "action_masks"  # the name by which sb3-contrib asks for them
+_EVENTS = "decision_events"  # of infos
 
 
 class _MarketsVecEnv(VecEnv):
@@ -73,15 +74,19 @@ class _MarketsVecEnv(VecEnv):
         self._observation = observation
         return observation
 
-    def _infos(self, done: np.ndarray, truncated: np.ndarray, last: np.ndarray) -> list[dict]:
+    def _infos(self, done: np.ndarray, truncated: np.ndarray, last: np.ndarray, found: dict[str, Any]) -> list[dict]:
         """Return the infos of all rows, and restart the statistics of the rows whose episode ended.
 
-        A learner that was idle has played no step since its own episode ended, and no further one to report.
+        A learner that was idle has played no step since its own episode ended, and no further one to report. `found`
+        are the environment's infos.
         """
         infos: list[dict] = [{} for _ in range(self.num_envs)]
+        if _EVENTS in found:
+            markets = found[_EVENTS].tolist()
+            infos = [{_EVENTS: events} for events in markets for _ in range(self.num_envs // len(markets))]
         now = round(time.perf_counter() - self._began, 6)
         for row in np.flatnonzero(done):
-            infos[row] = {"terminal_observation": last[row], "TimeLimit.truncated": bool(truncated[row])}
+            infos[row] |= {"terminal_observation": last[row], "TimeLimit.truncated": bool(truncated[row])}
             if self._lengths[row]:
                 infos[row]["episode"] = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": now}
         self._returns[done] = 0.0
@@ -157,7 +162,8 @@ class SB3VecEnv(_MarketsVecEnv):
 
     Where an episode ends, that market's info has `terminal_observation`, `TimeLimit.truncated`, and `episode` with
     return `r`, length `l` and seconds since this object was made `t`, as Stable-Baselines3's `Monitor` adds it; so a
-    `VecMonitor` is not needed. All other infos are empty. With `action_mask=True` it has the `action_masks` that
+    `VecMonitor` is not needed. Where events end decisions every info has `decision_events`. All other infos are empty.
+    With `action_mask=True` it has the `action_masks` that
     MaskablePPO of sb3-contrib asks for.
 
     ```python
@@ -203,7 +209,7 @@ class SB3VecEnv(_MarketsVecEnv):
         self._returns += reward
         self._lengths += 1
         done = terminated | truncated
-        infos = self._infos(done, truncated & ~terminated, found["final_obs"])
+        infos = self._infos(done, truncated & ~terminated, found["final_obs"], found)
         self._masks = _masks_of(found)
         return self._keep(observation, stepped=True), reward, done, infos
 
@@ -284,7 +290,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         self._masks = self._masks_of_rows(found)
         ends = flags_of(terminated[self._role], truncated[self._role], found["_final_obs"])[1]
         done = ends.flatten().cpu().numpy()
-        infos = self._infos(done, self._rows(truncated), self._rows(found["final_obs"]))
+        infos = self._infos(done, self._rows(truncated), self._rows(found["final_obs"]), found)
         return self._keep(self._rows(observation), stepped=True), rewards, done, infos
 
     def _masks_of_rows(self, infos: dict[str, Any]) -> np.ndarray | None:

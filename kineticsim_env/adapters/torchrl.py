@@ -24,6 +24,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 
+_EVENTS = "decision_events"  # of infos, and the key of tensordicts
+
+
 class _MarketsEnv(EnvBase):
     """What both classes share: resets of an environment that begins new episodes by itself.
 
@@ -38,7 +41,7 @@ class _MarketsEnv(EnvBase):
     def __init__(self, envs: Any) -> None:
         device = envs.unwrapped.device if hasattr(envs, "unwrapped") else envs.device
         super().__init__(device=device, batch_size=(envs.num_envs,))
-        self.envs = envs
+        self.envs, self._core = envs, getattr(envs, "unwrapped", envs).core
         self._seed: int | None = None
         self._first: Any = None  # what the next step starts from
         self._ended: torch.Tensor | None = None  # which markets ended in the last step, and were not asked for since
@@ -64,6 +67,21 @@ class _MarketsEnv(EnvBase):
             self._ended = self._ended & ~mask
         if bool(others.any()):  # TorchRL has already waited for the device, to look at `done`
             self._first = self._start(*self.envs.reset(options={"reset_mask": others}))
+
+    def _event_specs(self) -> dict[str, Any]:
+        """Return the spec of how many events a decision had, where events end decisions."""
+        core, shape = self._core, _column(self.batch_size)
+        if not core.task.decides_at_events:
+            return {}
+        return {_EVENTS: Bounded(0, core.live_task.longest, shape=shape, dtype=torch.int32, device=self.device)}
+
+    def _events_before(self, infos: dict[str, Any]) -> dict[str, Any]:
+        """Return how many events the decision before the next one had, of infos of a step or of a reset."""
+        if not self._core.task.decides_at_events:
+            return {}
+        if _EVENTS not in infos:
+            return {_EVENTS: self._core.tensors[_EVENTS].clone().unsqueeze(-1)}
+        return _events_of({_EVENTS: infos[_EVENTS].masked_fill(infos["_final_obs"], 0)})
 
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:
         """Return a tensordict of a dict, in which a dict is a group of learners, `[M, n]`."""
@@ -99,6 +117,7 @@ class TorchRLEnv(_MarketsEnv):
     | `action` | float32 `[M, A]`, or int64 `[M]` (a `Categorical` spec) |
     | `reward` | float32 `[M, 1]` |
     | `done`, `terminated`, `truncated` | bool `[M, 1]` |
+    | `decision_events` | int32 `[M, 1]`, where events end decisions: of the last one, 0 as an episode begins |
 
     In `next`, where an episode ended, the mask is all True: no decision follows, and a value of the best choice is to
     leave none out.
@@ -129,6 +148,7 @@ class TorchRLEnv(_MarketsEnv):
         observation = {"observation": _spec(self.envs.single_observation_space, size, device)}
         if has_masks(self.envs):
             observation["action_mask"] = _mask_spec(self.envs.single_action_space, size, device)
+        observation |= self._event_specs()
         self.observation_spec = Composite(observation, shape=size, device=device)
         self.action_spec = _spec(self.envs.single_action_space, size, device)
         self.reward_spec = Unbounded(_column(size), dtype=torch.float32, device=device)
@@ -136,7 +156,7 @@ class TorchRLEnv(_MarketsEnv):
 
     def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
         check_copied("TorchRLEnv", self.envs.unwrapped.observation, observation)
-        return {"observation": observation} | _masks_of(infos)
+        return {"observation": observation} | _masks_of(infos) | self._events_before(infos)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         observation, reward, terminated, truncated, infos = self.envs.step(tensordict.get("action"))
@@ -146,6 +166,7 @@ class TorchRLEnv(_MarketsEnv):
             {
                 "observation": infos["final_obs"],
                 **_masks_of(infos, self._ended),
+                **_events_of(infos),
                 "reward": reward.unsqueeze(-1),
                 "done": infos["_final_obs"].unsqueeze(-1),
                 "terminated": terminated.unsqueeze(-1),
@@ -166,6 +187,7 @@ class TorchRLGroupEnv(_MarketsEnv):
     | `(role, "reward")` | float32 `[M, n, 1]` |
     | `(role, "done")`, `(role, "terminated")`, `(role, "truncated")` | bool `[M, n, 1]` |
     | `state` | float32 `[M, S]`: what all learners see together, for centralised critics |
+    | `decision_events` | int32 `[M, 1]`, as in `TorchRLEnv` |
     | `done`, `terminated`, `truncated` | bool `[M, 1]`: of the market, whose episode ends with its last learner's |
 
     A learner that ends before its market is inactive from then on, with rewards of 0, until the market ends, where its
@@ -215,7 +237,8 @@ class TorchRLGroupEnv(_MarketsEnv):
             return _flag_specs(shape, device)
 
         whole: dict[str, Any] = {"shape": size, "device": device}
-        self.observation_spec = Composite(by_role(seen) | {"state": _spec(env.state_space, size, device)}, **whole)
+        shared = {"state": _spec(env.state_space, size, device), **self._event_specs()}
+        self.observation_spec = Composite(by_role(seen) | shared, **whole)
         self.action_spec = Composite(by_role(action), **whole)
         self.reward_spec = Composite(by_role(reward), **whole)
         self.done_spec = Composite(by_role(flags) | _flag_specs(size, device), **whole)
@@ -228,14 +251,14 @@ class TorchRLGroupEnv(_MarketsEnv):
             role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1), **_masks_of(infos, role=role)}
             for role, rows in observation.items()
         }
-        return groups | {"state": joint_state(observation)}
+        return groups | {"state": joint_state(observation)} | self._events_before(infos)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = {role: tensordict.get((role, "action")) for role in self.group_map}
         observation, reward, terminated, truncated, infos = self.envs.step(actions)
         self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
         over = self._ended.unsqueeze(-1)
-        values: dict[str, Any] = {"state": joint_state(infos["final_obs"])}
+        values: dict[str, Any] = {"state": joint_state(infos["final_obs"]), **_events_of(infos)}
         for role, last in infos["final_obs"].items():
             final, done = flags_of(terminated[role], truncated[role], self._ended)
             values[role] = {
@@ -258,6 +281,11 @@ def _masks_of(infos: dict[str, Any], ended: torch.Tensor | None = None, role: st
         return {}
     mask = infos["action_mask"] if role is None else infos["action_mask"][role]
     return {"action_mask": mask if ended is None else mask | ended.view(-1, *[1] * (mask.ndim - 1))}
+
+
+def _events_of(infos: dict[str, Any]) -> dict[str, Any]:
+    """Return how many events a decision had as part of a tensordict."""
+    return {_EVENTS: infos[_EVENTS].unsqueeze(-1)} if _EVENTS in infos else {}
 
 
 def _mask_spec(space: spaces.Discrete, size: torch.Size, device: torch.device) -> Any:

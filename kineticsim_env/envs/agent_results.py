@@ -68,9 +68,12 @@ class AgentResults:
             self._agents[slot]: {name: column[slot] for name, column in zip(_ACCOUNT, columns, strict=True)}
             for slot in playing
         }
-        if core.live_task.num_scenarios:
+        of_market = ["scenario"] if core.live_task.num_scenarios else []
+        of_market += ["decision_events"] if core.task.decides_at_events else []
+        for name in of_market:
+            number = int(core.tensors[name])
             for info in infos.values():
-                info["scenario"] = int(core.tensors["scenario"])
+                info[name] = number
         if self._masks:
             for slot in playing:
                 mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)

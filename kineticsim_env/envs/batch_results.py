@@ -19,15 +19,16 @@ from kineticsim_env.envs.settings import SAME_STEP
 class BatchResults:
     """The results of a step, of markets with one learner each.
 
-    They are a tuple: observation, final observation, reward, terminated, truncated, over, and what is known, `[I, M]`;
-    the second under SAME_STEP and the last with `final_info`, else None.
+    They are a tuple: observation, final observation, reward, terminated, truncated, over, what is known, `[I, M]`, and
+    the events of the decision, int32 `[M]`; the second under SAME_STEP, the seventh with `final_info` and the last
+    where events end decisions, else None.
 
     Attributes:
         observation: The present observations, float32 `[M, F]`, a live tensor.
         outputs: The results as live tensors, without None.
         live: The results, live, as arrays where arrays are returned of tensors on the host; so they are returned where
             `are_live`, else as `copies`.
-        same_step: Whether there is a final observation; `has_info`: what is known.
+        same_step: Whether there is a final observation; `has_info`: what is known; `has_events`: events.
     """
 
     def __init__(self, core: EnvCore, role: str, *, numpy: bool, copy: bool, masked: bool) -> None:
@@ -35,6 +36,7 @@ class BatchResults:
         self._core, self._role, self._numpy, self._copy = core, role, numpy, copy
         self._masks = ActionMasks(core, role, slice(0, 1)) if masked else None
         self.same_step, self.has_info = core.autoreset == SAME_STEP, core.settings.final_info
+        self.has_events = core.task.decides_at_events
         self.live = self._views(core.tensors)
         self.observation: torch.Tensor = self.live[0]
         self.outputs = _without_none(self.live)
@@ -48,7 +50,8 @@ class BatchResults:
         final = core.seen("final_observation", role, 0, tensors) if self.same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
         info = core.final_info if core.own is not None else tensors["info"] if self.has_info else None
-        return core.seen("observation", role, 0, tensors), final, *flags, info
+        events = tensors["decision_events"] if self.has_events else None
+        return core.seen("observation", role, 0, tensors), final, *flags, info, events
 
     def copies(self) -> tuple[Any, ...]:
         """Return copies of the results."""
@@ -60,7 +63,8 @@ class BatchResults:
         """Return copies of the outputs in the order of the results."""
         observation, *rest = copied
         rest = rest if self.same_step else [None, *rest]
-        return (observation, *rest) if self.has_info else (observation, *rest, None)
+        rest = rest if self.has_info else [*rest[:5], None, *rest[5:]]
+        return (observation, *rest) if self.has_events else (observation, *rest, None)
 
     def mask(self) -> dict[str, Any]:
         """Return the action mask of the next decision, as infos have it."""

@@ -111,6 +111,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._final = {role: core.seen("final_observation", role, slots) for role, slots in self.groups.items()}
         # Tensors of our own: what is done to the core's leaves them as they are.
         self._infos = core.final_info
+        self._events = core.tensors["decision_events"].view(-1) if core.task.decides_at_events else None
         self._done = core.tensors["done"].view(-1)
         self._ended, self._elapsed = core.tensors["ended"].view(shape), core.tensors["elapsed"].view(-1)
         self._reward, self._terminated, self._truncated = (
@@ -165,7 +166,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
             role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended; with
             `action_mask` that of the next decision, by role; with `final_info` that, in all modes: by role, by name,
-            float64 `[M, n]`, or `[M, 1]` of the market, and `_final_info` bool `[M]`.
+            float64 `[M, n]`, or `[M, 1]` of the market, and `_final_info` bool `[M]`; where events end decisions
+            `decision_events` int32 `[M]`, how many this one had.
         """
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
@@ -193,6 +195,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             live |= {"over": {"": self._over}} | ({"final_obs": self._final} if self._same_step else {})
         if self._infos is not None:
             live["info"] = {"": self._infos}
+        if self._events is not None:
+            live["decision_events"] = {"": self._events}
         infos: dict[str, Any] = self._handed_out(live)
         observation, reward, terminated, truncated = (infos.pop(name) for name in tuple(live)[:4])
         over, rows = infos.pop("over", {}), infos.pop("info", {})
@@ -201,6 +205,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         if rows:
             final = {role: info_of_slots(rows[""], len(self.core.roles), slots) for role, slots in self.groups.items()}
             infos |= {"final_info": final, "_final_info": over[""]}
+        if self._events is not None:
+            infos["decision_events"] = infos["decision_events"][""]
         return observation, reward, terminated, truncated, infos
 
     def state(self, final: bool = False) -> torch.Tensor:

@@ -48,7 +48,11 @@ class EnvCore:
         own: Plays steps with functions of the user's; None without any, and without opponents.
         opponents: Plays the slots behind the one learner's; None without any.
         learners: How many slots, from the first one on, the user plays.
+        lets_stand: Whether steps leave markets whose episodes have ended as they stand, under DISABLED autoreset in
+            host memory too, where they are refused else.
     """
+
+    lets_stand = False
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
@@ -254,7 +258,7 @@ class EnvCore:
         self._check_open("step")
         if self._validate:
             self.check_errors()
-        if self._done is not None and self.autoreset == DISABLED and self._done.any():
+        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
             market = int(np.argmax(self._done))
             raise gym.error.ResetNeeded(
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"

@@ -61,8 +61,8 @@ def env_counterfactual(
     in both arms: an executor's block that is not done at the deadline is executed there, so compare before it.
 
     Args:
-        make: Called twice; returns an environment with torch output, autoreset DISABLED and no stagger, such as
-            `lambda: evaluation_env(1024)`.
+        make: Called twice; returns an environment with torch output, autoreset DISABLED, no stagger and
+            `decide="interval"`, such as `lambda: evaluation_env(1024)`.
         policy: Maps observations `[M, F]` to actions.
         seed: Of the episodes, as in `reset`.
         decisions: T; the task's horizon if None.
@@ -114,6 +114,11 @@ class _PlayedArm:
         if not (whole and isinstance(core, EnvCore) and not core.settings.stagger and is_one_of(output, ("torch",))):
             allowed = "one with torch output, autoreset DISABLED and no stagger"
             raise ValueError(f"make: expected {allowed}, got {show(envs)}")
+        if core.task.decides_at_events:
+            raise ValueError(
+                f"make: expected an environment with decide='interval', got one with {core.task.decide!r}: arms are "
+                "compared decision by decision, which would end at different events"
+            )
         self.envs = envs
         self.observation, _ = envs.reset(seed=seed)
         self.alive = torch.ones(envs.num_envs, dtype=torch.bool, device=envs.device)

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 
 from kineticsim_env.engines.base import Engine
+from kineticsim_env.runtime import build, layout
+
+_MOST_OUTPUTS = layout.parse_constants((build.cuda_dir() / "model" / "launcher.h").read_text())["kMostOutputs"]
 
 
 class EagerStep:
@@ -18,6 +21,7 @@ class EagerStep:
 
     Attributes:
         closed: Whether it takes none: after `close`, or where error words are looked at before every step.
+        outputs: The outputs that were asked for, live.
     """
 
     def __init__(self, engine: Engine, *, closed: bool) -> None:
@@ -25,20 +29,18 @@ class EagerStep:
         self._engine, self._device, self.closed = engine, engine.device, closed
         self._shape: tuple[int, ...] = ()
         self._dtype = torch.float32
+        self.outputs: list[torch.Tensor] = []
 
     def expect(self, shape: tuple[int, ...], dtype: torch.dtype, outputs: Sequence[torch.Tensor] = ()) -> None:
         """Set shape and dtype of what `step` is given, and which outputs `copies` returns: views of contiguous rows."""
         self._shape, self._dtype = shape, dtype
-        self._engine.set_outputs(list(outputs))
-
-    @property
-    def outputs(self) -> list[torch.Tensor]:
-        """The outputs that were asked for, live."""
-        return self._engine.outputs
+        self.outputs = list(outputs)
+        self._at_once = len(self.outputs) <= _MOST_OUTPUTS
+        self._engine.set_outputs(self.outputs if self._at_once else [])
 
     def copies(self) -> list[torch.Tensor]:
         """Return the outputs that were asked for as tensors of their own."""
-        return self._engine.copies()
+        return self._engine.copies() if self._at_once else self._engine.copies_of(self.outputs)
 
     def step(self, given: Any) -> bool:
         """Play one decision, if the actions or choices given are just the tensor that the engine takes; return whether.

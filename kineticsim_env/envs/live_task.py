@@ -81,8 +81,7 @@ class LiveTask:
     def open(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
         """Give new markets, which have the scenarios, their settings, and run their warm starts."""
         self._connect(simulator, tensors)
-        events = self._settings.config.events_per_interval if self.task.decides_at_events else 1
-        self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * events)
+        self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * self.intervals)
         self.use_bank(self.warm_starts.run(self.scenarios))
 
     def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
@@ -188,6 +187,11 @@ class LiveTask:
         self._engine.state_changed()
 
     @property
+    def intervals(self) -> int:
+        """How many intervals of the market are one of the config that was given: 1, or all its events."""
+        return self._settings.config.events_per_interval if self.task.decides_at_events else 1
+
+    @property
     def longest(self) -> int:
         """How much a decision adds to `elapsed` at most: 1, or events where these end decisions."""
         return self.auctions_per_step if self.task.decides_at_events else 1
@@ -241,6 +245,9 @@ class LiveTask:
         """Return the table of scenarios; settings of the task are drawn before."""
         randomise = as_table(randomise, self.config.agents)
         if isinstance(randomise, MarketConfig):
+            interval = self._settings.config.interval
+            if self.task.decides_at_events and randomise.interval not in (interval, 1):  # 1 in saved states
+                raise ValueError(f"randomise: expected the config's interval, {interval}, got {randomise.interval}")
             randomise = self.task.market_config(randomise)
         settings = self._settings
         table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)

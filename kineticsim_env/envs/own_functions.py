@@ -54,6 +54,8 @@ class After(Moment):
         quotes: The learner's standing bid price, bid quantity, ask price, ask quantity, int32 `[M, 4]` or `[M, n, 4]`;
             of ladders at each place of each level, `[M, N, 2, 4]` or `[M, n, N, 2, 4]`.
         observation: The built-in features, float32 `[M, F]` or `[M, n, F]`.
+        decision_events: How many events the decision had, int32 `[M]` or `[M, 1]`; 0 as an episode begins. Only where
+            events end decisions.
     """
 
     name = "after"

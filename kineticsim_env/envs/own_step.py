@@ -44,9 +44,14 @@ class _Group:
         return info_of_one(info, self.count, self.slots.start)
 
     def connect(
-        self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], before: torch.Tensor, size: int
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        state: Mapping[str, torch.Tensor],
+        before: torch.Tensor,
+        size: int,
+        events: torch.Tensor | None,
     ) -> None:
-        """Make the views; `size` is how many features are built in."""
+        """Make the views; `size` is how many features are built in, `events` what these see of `decision_events`."""
         self.results = {name: self.of_slots(tensors[name]) for name in ("reward", "terminated", "truncated", "over")}
         self.results |= {name: self.of_slots(tensors[name]) for name in ("ended", "idle")}
         self.built_in = self.of_slots(tensors["observation"])[..., :size]
@@ -54,10 +59,15 @@ class _Group:
         book = {name: state[name] for name in ("bid", "ask", "price_origin")}
         book |= {"quotes": self.of_slots(state["quotes"]), "observation": self.built_in}
         known = self.known(tensors["info"])
-        self.before, self.after = Moment(self.known(before)), After({**known, **book})
+        self.before, self.after = Moment(self.known(before)), After({**known, **book, **self._events(events)})
         flags = {name: self.results[name] for name in ("reward", "terminated", "truncated")}
+        flags |= self._events(tensors.get("decision_events"))
         self.outcome = Outcome({**known, **book, **flags})
         self.shape = tuple(self.results["reward"].shape)
+
+    def _events(self, events: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Return the events of the decision, as what is the market's, by name; empty where there are none."""
+        return {} if events is None else {"decision_events": events.unsqueeze(1) if self.many else events}
 
     def allocate(self, device: torch.device, final: bool) -> None:
         """Allocate observations with the user's features, whose widths are known by now."""
@@ -98,6 +108,8 @@ class OwnStep:
         self._restart = simulator.engine.restart if same_step else None
         restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
+        # What features see of it: a restart leaves the last decision's for the infos.
+        self._events = torch.zeros_like(tensors["decision_events"]) if "decision_events" in tensors else None
         self.final_info = torch.zeros_like(info) if settings.final_info and restart else info
         self.failed, self.made, self._host = False, False, info.device.type == "cpu"
         self._groups: dict[str | int, _Group] = {  # by role, and opponents that see as the learner does by slot
@@ -122,7 +134,7 @@ class OwnStep:
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of the rewards that functions returned, likewise
         for group in self._groups.values():
-            group.connect(tensors, state, self._before, size_of(group.role))
+            group.connect(tensors, state, self._before, size_of(group.role), self._events)
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)
@@ -212,6 +224,8 @@ class OwnStep:
 
     def _see(self, final: bool = False) -> None:
         """Write observations with the user's features: before any reset, or as they are."""
+        if self._events is not None:
+            torch.mul(self._tensors["decision_events"], self._tensors["elapsed"] > 0, out=self._events)
         for group in self._groups.values():
             built_in, added = group.final if final else group.present
             built_in.copy_(group.built_in)  # which a launch without resets leaves as the final one

@@ -34,11 +34,13 @@ and for a noise learner what is left to trade, signed, as a share of `max_target
 trader's, and the fundamental price less the mid, s(half ticks, 16) (36). Under continuous trading, as in the default
 market, all end with what is ahead of the agent's bid and ask in their queues (37, 38). With `see_fundamental=True`
 every agent sees the fundamental price, likewise, behind all these: rows are (40,), or in call auctions (38,).
+Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is behind that.
 Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
 
-**Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
-its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
-lost as much. An agent whose episode has ended leaves `agents`, has no quotes any more, and the others go on.
+**Episode end.** Each agent's own: truncation after `horizon` decisions of full length (an executor terminates there,
+what is left of its block being forced through the market); termination when its block is done, or when `max_loss` is
+set and it has lost as much. An agent whose episode has ended leaves `agents`, has no quotes any more, and the others
+go on.
 
 **Version history.** v0: initial version.
 """
@@ -85,7 +87,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
     `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
     names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended. With `action_mask=True` there
-    is `action_mask`, int8 `[C]`; with `randomise`, `scenario`.
+    is `action_mask`, int8 `[C]`; with `randomise`, `scenario`; where events end decisions, `decision_events`, how many
+    the last decision had, 0 after a reset.
     """
 
     metadata = {

@@ -37,7 +37,8 @@ class EnvSettings:
         preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of examples/studies/presets.
         engine: As in `Simulator`; `"auto"` does not take CUDA for one market, nor for NumPy output of fewer than 1024.
         device: As in `Simulator`.
-        auctions_per_step: Auctions per decision.
+        auctions_per_step: Auctions per decision, or on the clock intervals: with the task's `decide` other than
+            `"interval"` those of the longest.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
             values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
             the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it

@@ -39,7 +39,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
     floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended. With `action_mask=True`
-    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`.
+    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where events end
+    decisions, `decision_events`, how many the last decision had, 0 after a reset.
     """
 
     task_type: ClassVar[type[Task]]
@@ -58,7 +59,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         """Open the market.
 
         `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too. Its wrapper `TimeLimit` then truncates in the
-        step that ends the episode; around an environment that is made already it cuts episodes from outside.
+        step that ends the episode; around an environment that is made already it cuts episodes from outside. It counts
+        decisions, whatever they last, so it is refused where events end them.
 
         Args:
             config: The market, as in `EnvSettings`.
@@ -74,11 +76,17 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self.render_mode = check_render_mode(render_mode)
         settings, task = split(arguments, config, one_market=True)
         self._role = check_role(self.task_type, replace, settings.config)
+        cut = limit_of_make(self)
         if max_episode_steps is None:
-            max_episode_steps = limit_of_make(self)
+            max_episode_steps = cut
         settings, task_settings = with_task(
             settings, self.task_type, task, (self._role,), max_episode_steps, one_market=True
         )
+        if cut is not None and task_settings.decides_at_events:
+            raise ValueError(
+                f"max_episode_steps: expected None with decide={task_settings.decide!r}, got {cut}: gymnasium.make "
+                "would cut episodes after so many decisions, whatever they last; horizon counts those of full length"
+            )
         self.core = EnvCore(1, task_settings, (self._role,), (replace,), settings)
         self._make_masks()
         self._viewer = make_viewer(self.core, self.render_mode)
@@ -162,7 +170,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         slot = self.core.simulator.tensors
         bought, sold = self.core.fills[0, 0].tolist()
         mask = {"action_mask": self._masks.update()[0, 0].cpu().numpy().astype(np.int8)} if self._masks else {}
-        scenario = {"scenario": int(self.core.tensors["scenario"])} if self.core.live_task.num_scenarios else {}
+        of_market = ["scenario"] if self.core.live_task.num_scenarios else []
+        of_market += ["decision_events"] if self.core.task.decides_at_events else []
         return {
             "inventory": int(slot["inventory"]),
             "cash": int(slot["cash"]),
@@ -171,7 +180,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             "bought": bought,
             "sold": sold,
             **mask,
-            **scenario,
+            **{name: int(self.core.tensors[name]) for name in of_market},
         }
 
 

@@ -179,7 +179,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
             where an episode ended; with `final_info` that and `_final_info`, in all modes; with `action_mask` that
-            of the next decision.
+            of the next decision; where events end decisions `decision_events` int32 `[M]`, how many this one had.
         """
         results = self._results
         if torch.compiler.is_compiling():
@@ -194,10 +194,12 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
                 if self._viewer:
                     self._viewer.update()
                 found = results.live if results.are_live else results.copies()
-        observation, final, reward, terminated, truncated, over, rows = found
+        observation, final, reward, terminated, truncated, over, rows, events = found
         infos = {"final_obs": final, "_final_obs": over} if results.same_step else {}
         if results.has_info:
             infos |= {"final_info": info_of_one(rows, len(self.core.roles)), "_final_info": over}
+        if results.has_events:
+            infos["decision_events"] = events
         if self._has_mask:
             infos |= results.mask()
         return observation, reward, terminated, truncated, infos

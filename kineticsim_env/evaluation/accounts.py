@@ -16,6 +16,8 @@ from kineticsim_env.runtime.roles import SPECS, RoleSpec
 from kineticsim_env.runtime.values import check_count, check_instance
 from kineticsim_env.simulator import Simulator
 
+_MAX_AUCTIONS = 10_000  # in which an inventory is to be unwound
+
 
 def settle(
     core: EnvCore, slots: torch.Tensor, returns: torch.Tensor, simulator: Callable[[], Simulator]
@@ -23,7 +25,8 @@ def settle(
     """Return the measure of slots whose episodes end, by their roles, float64 `[M, K]`; of others nothing is meant.
 
     Slots are bool `[M, K]`, their sums of rewards float64 `[M, K]`; `simulator` returns what is unwound: the core's, or
-    a branch of it where the markets play on.
+    a branch of it where the markets play on. Where events end decisions orders stand as long as under
+    `decide="interval"`.
     """
     pnl = returns * core.task.reward_scale  # a noise learner is paid what its trades cost
     executors = _slots_of(core, lambda spec: spec.has_block)
@@ -32,7 +35,8 @@ def settle(
     profit = _slots_of(core, lambda spec: spec.for_profit)  # what others traded was asked of them
     if bool(profit.any()):
         unwound = simulator()
-        liquidate(unwound, slots=slots & profit)
+        pace = core.live_task.intervals
+        liquidate(unwound, _MAX_AUCTIONS * pace, slots & profit, pace)
         opening = core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
         pnl = torch.where(profit, unwound.money - opening, pnl)  # what initial inventories were worth, marked
     return pnl
@@ -57,17 +61,22 @@ def _slots_of(core: EnvCore, chosen: Callable[[RoleSpec], bool]) -> torch.Tensor
     return torch.tensor(counted, device=core.device)
 
 
-def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = None) -> torch.Tensor:
+def liquidate(
+    simulator: Simulator, max_auctions: int = _MAX_AUCTIONS, slots: Any = None, pace: int = 1
+) -> torch.Tensor:
     """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
-    Under continuous trading, per interval, or per as many as orders take to arrive; and an order is priced no further
-    than the opposite side has the units for it, as what it did not find would stand at the grid's end, and be traded
-    there. The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
+    Under continuous trading, per `pace` intervals, or per as many as orders take to arrive; and an order is priced no
+    further than the opposite side has the units for it, as what it did not find would stand at the grid's end, and be
+    traded there. The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the
+    original.
 
     Args:
         simulator: With at least one slot.
         max_auctions: After how many auctions, or intervals, to give up.
         slots: bool `[M, K]`, those to unwind, while the others keep what they hold and have no quotes; None is all.
+        pace: How many intervals an order stands. Where events end decisions an interval is one event: as many as that
+            of the config had are like other environments.
 
     Returns:
         int64 `[M, K]`, the cash of each slot once it is flat; less fees it is `simulator.money`.
@@ -76,7 +85,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
         MarketError: If inventory is left after `max_auctions`; says in how many slots.
     """
     check_instance("simulator", simulator, Simulator)
-    max_auctions = check_count("max_auctions", max_auctions, 0)
+    max_auctions, pace = check_count("max_auctions", max_auctions, 0), check_count("pace", pace, 1)
     shape, device = simulator.inventory.shape, simulator.device
     if slots is None:
         slots = torch.ones(shape, dtype=torch.bool, device=device)
@@ -86,7 +95,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
     submitted = torch.zeros((*shape, *simulator.sizes["N"], 4), dtype=torch.int32, device=device)
     quotes = submitted[:, :, 0] if simulator.sizes["N"] else submitted  # of ladders one level
     quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
-    arrive = _intervals_to_arrive(simulator)
+    arrive = pace * _decisions_to_arrive(simulator, pace)
 
     for auction in range(0, max_auctions, arrive):
         inventory = simulator.inventory.masked_fill(kept, 0)
@@ -105,12 +114,12 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = Non
     return simulator.cash.clone()
 
 
-def _intervals_to_arrive(simulator: Simulator) -> int:
-    """Return in how many intervals what a decision begins with has arrived in all markets: 1 where none may wait."""
+def _decisions_to_arrive(simulator: Simulator, pace: int) -> int:
+    """Return in how many decisions of `pace` intervals what one begins with has arrived in all markets."""
     if not simulator.config.quotes_may_wait:
         return 1
     latency, interval = simulator.parameter("quote_latency"), simulator.parameter("interval")
-    return 1 + int((latency // interval).max())
+    return 1 + int((latency // interval).max()) // pace
 
 
 def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:

@@ -70,7 +70,9 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
 
     An episode ends at the horizon, or where it terminates; its inventory is unwound from there. What an executor or a
     noise learner has traded is not unwound. Where many learn, those whose episodes end with the same decision are
-    unwound together; before the horizon in a copy of their market, in which the others have no quotes.
+    unwound together; before their market's last in a copy of it, in which the others have no quotes. A market whose
+    episode has ended stands until all have: a policy sees its last observation again, and what it does there is not
+    looked at.
 
     Accounts and rewards are the environment's own, whatever wrappers make of them. Running statistics of wrappers
     (`update_running_mean`) stand still meanwhile.
@@ -92,7 +94,7 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
     base = _check_envs(envs)
     many = isinstance(base, BatchedParallelEnv)
     players = ManyPlayers(policy, base) if many else OnePlayer(policy)
-    with standing_still(envs):
+    with standing_still(envs, base.core):
         counted = [part.cpu().numpy() for part in _play(players, envs, base.core, seed)]
     results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(base.core.learners)]
     return dict(zip(base.possible_agents, results, strict=True)) if many else results[0]
@@ -100,38 +102,38 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
 
 def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int) -> tuple[torch.Tensor, ...]:
     """Play an episode in every market; returns the fields of `Evaluation`, float64 `[M, K]` each."""
-    simulator, task, tensors = core.simulator, core.task, core.tensors
-    horizons_differ = "horizon" in core.live_task.values.names
+    simulator, task, tensors, longest = core.simulator, core.task, core.tensors, core.live_task.longest
     may_lose = getattr(task, "max_loss", None) is not None
     has_block = any(SPECS[role].has_block for role in core.roles)
-    may_terminate = horizons_differ or has_block or may_lose or core.own is not None
+    lengths_differ = "horizon" in core.live_task.values.names or task.decides_at_events
+    may_end = lengths_differ or has_block or may_lose or core.own is not None
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)
     total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
     alive = torch.ones_like(pnl, dtype=torch.bool)
     alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
-    for left in reversed(range(task.horizon)):
-        held += simulator.inventory.abs() * alive
-        lived += alive
+    open_ = alive.clone()  # who is not settled yet
+    for _ in range(task.horizon * longest):
+        before = simulator.inventory.abs()
         observation = envs.step(players.act(observation))[0]
+        weight = alive.double()  # of a decision, by how long it was
+        if task.decides_at_events:
+            weight *= tensors["decision_events"][:, None] / longest
+        held += before * weight
+        lived += weight
         total += tensors["reward"] * alive
         traded += core.fills.sum(2) * alive
-        terminated = tensors["over" if horizons_differ else "terminated"]
-        if may_terminate and bool(terminated.any()):
-            ended = terminated & alive
-            if bool(ended.any()):
-                pnl = torch.where(ended, settle(core, ended, total, simulator.branch), pnl)
-                alive &= ~ended
-            if not bool(alive.any()):
-                break
-            over = tensors["done"].clone()
-            if left and bool(over.any()):  # such markets must start anew to take further steps, which do not count
-                mask = over.cpu().numpy() if isinstance(observation, np.ndarray) else over  # as wrappers have made it
-                observation, _ = envs.reset(options={"reset_mask": mask})
-                players.begin(over)
-    if bool(alive.any()):
-        pnl = torch.where(alive, settle(core, alive, total, lambda: simulator), pnl)
+        if not may_end:
+            continue
+        alive &= ~tensors["over"]
+        if not bool((weight * alive).any()):  # or all that live have stopped, which `settle` says
+            break
+        early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
+        if bool(early.any()):
+            pnl = torch.where(early, settle(core, early, total, simulator.branch), pnl)
+            open_ &= ~early
+    pnl = torch.where(open_, settle(core, open_, total, lambda: simulator), pnl)
     return pnl, total, traded / lived, held / lived
 
 

@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import VectorWrapper
 
 from kineticsim_env.envs.batched import BatchedParallelEnv, Groups
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.values import check_callable, show
 
@@ -110,18 +111,20 @@ def _begin(policy: Policy, mask: torch.Tensor) -> None:
 
 
 @contextmanager
-def standing_still(envs: Any) -> Generator[None]:
-    """Let no wrapper's running statistics learn from what is played inside."""
+def standing_still(envs: Any, core: EnvCore) -> Generator[None]:
+    """Let no wrapper's running statistics learn from what is played inside, and markets stand that have ended."""
     learning = []
     while isinstance(envs, VectorWrapper):
         if getattr(envs, "update_running_mean", False):
             learning.append(envs)
         envs = envs.env
     try:
+        core.lets_stand = True
         for wrapper in learning:
             wrapper.update_running_mean = False
         yield
     finally:
+        core.lets_stand = False
         for wrapper in learning:
             wrapper.update_running_mean = True
 

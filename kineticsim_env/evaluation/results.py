@@ -27,8 +27,8 @@ class Evaluation:
     # its block; of a noise learner minus the cost of its trades, in ticks: its rewards times the task's `reward_scale`
     pnl: np.ndarray
     episode_return: np.ndarray  # float64 [M]: sum of rewards
-    traded: np.ndarray  # float64 [M]: units bought and sold per decision
-    inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions
+    traded: np.ndarray  # float64 [M]: units bought and sold per decision, of full length where events end decisions
+    inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions, weighted by how long they were
 
     def pnl_interval(self) -> tuple[float, float]:
         """Return the mean liquidated PnL and the half width of its 95% confidence interval."""

@@ -1,7 +1,8 @@
 """Scripted attackers that must earn nothing: they move the price, wait for the last decision, or take all they can.
 
 They see and do what any learner may, so the same ones attack call auctions and continuous trading; what they earn in
-both, and what does pay, is in examples/studies/attacks.
+both, and what does pay, is in examples/studies/attacks. Of a ladder `Layering` and `QuoteStuffing` use all levels, the
+others level 0 alone.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import dataclasses
 import torch
 
 from kineticsim_env.policies.base import (
-    TIME_LEFT,
     ScriptedPolicy,
     at_least,
     between,
     check_observation,
+    decisions_left,
     filled,
     inventory_in,
+    ladder_action,
+    levels_of,
     maker_action,
     mid_changes,
     order_action,
@@ -33,8 +36,8 @@ class _Clocked(ScriptedPolicy):
     """An attacker with a plan over the episode; `elapsed` is read from the time left."""
 
     def elapsed(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the decisions since the episode began, `[M]`."""
-        return torch.round((1.0 - check_observation(observation)[:, TIME_LEFT]) * self.task.horizon)
+        """Return the decisions since the episode began, `[M]`; where events end them, those of full length."""
+        return self.task.horizon - decisions_left(self.task, check_observation(observation))
 
     def _quote(self, bid: tuple[float, torch.Tensor], ask: tuple[float, torch.Tensor]) -> torch.Tensor:
         """Build the action from (offset, quantity) per side."""
@@ -105,11 +108,13 @@ class QuoteStuffing(_Clocked):
     """Sends new quotes of the largest size on both sides in every decision, at prices that never stay.
 
     Each pair is a tick nearer to the mid or farther from it than the one before, so that none keeps a place in a queue,
-    and other agents always see another book. From a distance of about two ticks on that is a maker without patience,
-    and earns like one.
+    and other agents always see another book. With a ladder so is each level, a tick behind the one before it: all are
+    withdrawn and placed anew in every decision. That many orders and cancellations confuse others is what annex II of
+    the EU's regulation 2016/522 calls quote stuffing. From a distance of about two ticks on that is a maker without
+    patience, and earns like one.
 
     Attributes:
-        distance: Of the nearer pair from the mid, ticks.
+        distance: Of level 0 from the mid when it is nearer, ticks.
     """
 
     distance: float = 0.0
@@ -117,9 +122,45 @@ class QuoteStuffing(_Clocked):
     _checks = {"distance": at_least(0.0)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        qty = filled(observation[:, 0], self.task.max_qty)
-        near, far = (self._quote((ticks, qty), (ticks, qty)) for ticks in (self.distance, self.distance + 1.0))
-        return torch.where((self.elapsed(observation) % 2 == 0)[:, None], near, far)
+        qty = filled(observation[:, 0], self.task.max_qty)[:, None]
+        away = self.distance + (self.elapsed(observation) % 2)[:, None] + levels_of(self.task, observation)
+        return ladder_action(self.task, away, away, qty, qty)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layering(_Clocked):
+    """Shows layers of quotes on one side, to move the mid, trades on the other, and then withdraws them; over and over.
+
+    In the first half of each period it bids the largest size at every level of its ladder, tick by tick, and offers at
+    the mid what it lacks to be short of `position` units. Once it is, it quotes nothing until it buys in the second
+    half, behind layers of asks. Annex II of the EU's regulation 2016/522 calls that layering and spoofing: orders on
+    one side of the book, often away from the best price, for a trade on the other, after which they are removed. With
+    `orders_per_side` of 1 there is one layer.
+
+    Attributes:
+        period: Decisions in a cycle, half of them selling.
+        distance: Of the nearest layer from the mid, ticks.
+        position: Units.
+    """
+
+    period: int = 20
+    distance: float = 1.0
+    position: int = 8
+
+    _reads = ForProfit
+    _checks = {"period": whole_from(1), "distance": check_number, "position": whole_from(0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        selling = self.elapsed(observation) % self.period < self.period / 2
+        side = torch.where(selling, 1.0, -1.0)
+        most, held = filled(side, self.task.max_qty), torch.round(inventory_in(self.task, observation))
+        lacking = between(self.position + side * held, 0.0, most)
+        level = levels_of(self.task, observation)
+        away, layer = self.distance + level, (most * (lacking > 0))[:, None]
+        traded, selling = lacking[:, None] * (level == 0), selling[:, None]
+        offsets = torch.where(selling, away, 0.0), torch.where(selling, 0.0, away)
+        sizes = torch.where(selling, layer, traded), torch.where(selling, traded, layer)
+        return ladder_action(self.task, *offsets, *sizes)
 
 
 class FlashedWall(PriceWall):
@@ -301,7 +342,9 @@ class TraderHugeQuantity(_Clocked):
         return trade_action(self.task, qty, torch.full_like(qty, self.task.max_offset))
 
 
-ATTACKERS = (PriceWall, FlashedWall, QuoteStuffing, PumpAndDump, WashTrade, LastStep, MarkTheClose, HugeQuantity)
+ATTACKERS = (
+    PriceWall, FlashedWall, Layering, QuoteStuffing, PumpAndDump, WashTrade, LastStep, MarkTheClose, HugeQuantity,
+)  # fmt: skip
 EXECUTOR_ATTACKERS = (ExecutorLastStep, ExecutorHugeQuantity, ExecutorBursts)
 TRADER_ATTACKERS = (
     TraderPriceWall, TraderPumpAndDump, TraderLastStep, TraderMarkTheClose, TraderSniper, TraderHugeQuantity,

@@ -23,6 +23,7 @@ OWN = MARKET_FEATURES  # a learner's own first feature: inventory, or what remai
 TIME_LEFT, SIDE = OWN + 2, OWN + 3  # time; side of an executor's block
 MAKER_OFFSETS = layout.OFFSETS["kMakerOffsets"][1:]  # of discrete actions; the first choice is no order
 ORDER_OFFSETS = layout.OFFSETS["kDirectionalOffsets"]
+_SMALL = 1e-4  # decisions by which float32 features may be off a whole number
 
 
 class Policy(Protocol):
@@ -166,8 +167,19 @@ def remaining_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
 
 
 def decisions_left(task: Any, observation: torch.Tensor) -> torch.Tensor:
-    """Read how many decisions the episode still has, the present one included, as float32 `[M]`."""
-    return torch.round(observation[:, TIME_LEFT] * task.horizon)
+    """Read how many decisions the episode still has, the present one included, as float32 `[M]`.
+
+    Where events end decisions they are of full length, and the last of them may be over in part.
+    """
+    left = observation[:, TIME_LEFT] * task.horizon
+    return torch.ceil(left - _SMALL) if task.decides_at_events else torch.round(left)
+
+
+def elapsed_since(task: Any, observation: torch.Tensor) -> torch.Tensor:
+    """Read the time since the episode began as float32 `[M]`: decisions, of full length where events end them."""
+    if task.decides_at_events:
+        return (1.0 - observation[:, TIME_LEFT]) * task.horizon
+    return task.horizon - decisions_left(task, observation)
 
 
 def mid_changes(observation: torch.Tensor) -> torch.Tensor:
@@ -182,8 +194,7 @@ def recent_volumes(observation: torch.Tensor) -> torch.Tensor:
 
 def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     """Round units per decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
-    small = 1e-4  # float32 features may be this much below a whole number
-    return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
+    return torch.floor(rate * (elapsed + 1) + _SMALL) - torch.floor(rate * elapsed + _SMALL)
 
 
 def towards(
@@ -196,6 +207,11 @@ def towards(
     held = torch.round(inventory_in(task, observation))
     keep = torch.where(signal * held < 0, 0.0, held)
     return torch.where(signal.abs() > threshold, torch.sign(signal) * position, keep) - held
+
+
+def levels_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of a ladder's levels, from 0 on, float `[N]`."""
+    return torch.arange(task.orders_per_side, device=observation.device, dtype=observation.dtype)
 
 
 def filled(like: torch.Tensor, value: Any) -> torch.Tensor:
@@ -236,19 +252,22 @@ def maker_action(
 def ladder_action(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
-    """Return the same for offsets and quantities of each level, `[M, N]`, N the levels of the task's ladders."""
-    levels = zip(*(part.unbind(1) for part in (bid_offset, ask_offset, bid_qty, ask_qty)), strict=True)
-    one = action_form("maker", task.keep)
-    return torch.cat([_written(_quotes(task, *level), one) for level in levels], dim=1)
+    """Return the same for offsets and quantities of each level, `[M, N]` together, N the levels of the task's ladders.
+
+    Of those with fewer axes or elements all levels, or all markets, have the same.
+    """
+    parts = torch.broadcast_tensors(bid_offset, ask_offset, bid_qty, ask_qty)
+    levels = _quotes(task, *(part.T for part in parts))  # settings that differ are [M]: the last axis
+    return _written(levels, action_form("maker", task.keep)).transpose(0, 1).flatten(1)
 
 
 def _quotes(
     task: Any, bid_offset: torch.Tensor, ask_offset: torch.Tensor, bid_qty: torch.Tensor, ask_qty: torch.Tensor
 ) -> torch.Tensor:
-    offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
+    offsets = torch.stack([bid_offset, ask_offset], dim=-1) * (2.0 / task.max_offset) - 1.0
     per_unit = 2.0 / task.max_qty
-    sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
-    return torch.cat([offsets, sizes], dim=1)
+    sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=-1) - 1.0
+    return torch.cat([offsets, sizes], dim=-1)
 
 
 def order_action(task: Any, ticks: torch.Tensor, qty: torch.Tensor) -> torch.Tensor:

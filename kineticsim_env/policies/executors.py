@@ -21,6 +21,7 @@ from kineticsim_env.policies.base import (
     UniformActions,
     at_least,
     decisions_left,
+    elapsed_since,
     or_none,
     order_action,
     positive,
@@ -149,7 +150,8 @@ class VolumeWeighted(ScriptedPolicy):
             volume was above the mean of the last four.
         ticks: As in `TimeWeighted`.
         urgent: As in `TimeWeighted`; without effect where `rate` is given.
-        slack: Share of the block that VWAP may be behind an even schedule, by little volume or orders that do not fill.
+        slack: Share of the block that VWAP may be behind an even schedule, by little volume or orders that do not fill;
+            where events end decisions also ahead of it, as an order that is filled is followed by the next at once.
     """
 
     rate: float | None = None
@@ -162,15 +164,20 @@ class VolumeWeighted(ScriptedPolicy):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         left, remaining = decisions_left(self.task, observation), remaining_of(self.task, observation)
-        volumes, elapsed = recent_volumes(observation), self.task.horizon - left
+        volumes, elapsed = recent_volumes(observation), elapsed_since(self.task, observation)
         if self.rate is not None:
             due = whole_units(self.rate * volumes.mean(1), elapsed)
             return order_action(self.task, torch.full_like(due, self.ticks), torch.minimum(due, remaining))
         mean = volumes.mean(1)
         activity = torch.where(mean > 0, volumes[:, 0] / mean.clamp(min=1e-6), 1.0)
         due = whole_units(remaining / left.clamp(min=1.0) * activity, elapsed)
-        late = torch.round(((left - 1.0) / self.task.horizon + self.slack) * self.task.block_qty)
+        late, early = (
+            torch.round(((left - 1.0) / self.task.horizon + slack) * self.task.block_qty)
+            for slack in (self.slack, -self.slack)
+        )
         due = torch.maximum(due, remaining - late)
+        if self.task.decides_at_events:
+            due = torch.minimum(due, (remaining - early).clamp(min=0.0))
         hurry = left <= self.urgent
         ticks = torch.where(hurry, float(self.task.max_offset), self.ticks)
         return order_action(self.task, ticks, torch.where(hurry, remaining, torch.minimum(due, remaining)))

@@ -2,7 +2,7 @@
 
 A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
 offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold for
-it. Of a ladder all but `LadderMaker` quote level 0 alone.
+it. Of a ladder all but `LadderMaker` and `GueantLehalleFernandezTapiaLadder` quote level 0 alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kineticsim_env.policies.base import (
     at_least,
     inventory_in,
     ladder_action,
+    levels_of,
     maker_action,
     mid_changes,
     positive,
@@ -89,10 +90,9 @@ class LadderMaker(ScriptedPolicy):
     _checks = {"half_spread": check_number, "spacing": at_least(0), "skew": at_least(0), "qty": at_least(0)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        levels = torch.arange(self.task.orders_per_side, device=observation.device, dtype=observation.dtype)
-        away = self.half_spread + self.spacing * levels
+        away = self.half_spread + self.spacing * levels_of(self.task, observation)
         offset = (self.skew * inventory_in(self.task, observation))[:, None]
-        qty = torch.full_like(away + offset, self.qty)
+        qty = torch.full_like(offset, self.qty)
         return ladder_action(self.task, away + offset, away - offset, qty, qty)
 
 
@@ -211,3 +211,33 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
         lots = inventory_in(self.task, observation) / self.qty
         qty = torch.full_like(lots, self.qty)
         return maker_action(self.task, spread + (lots + 0.5) * skew, spread - (lots - 0.5) * skew, qty, qty)
+
+
+@dataclasses.dataclass(frozen=True)
+class GueantLehalleFernandezTapiaLadder(GueantLehalleFernandezTapia):
+    """Quotes at every level what `GueantLehalleFernandezTapia` would once the levels before it were filled.
+
+    In that model a lot stands on each side, and a fill moves the inventory by it, upon which the quotes are the optimal
+    ones there. A ladder has them stand beforehand: level n of the bids is the bid at q + n lots, level n of the asks
+    the ask at q - n, so with c1, c2 and q as there, and levels n from 0,
+
+        bid n at mid - c1 - (2 (q + n) + 1) / 2 * c2,  ask n at mid + c1 - (2 (q - n) - 1) / 2 * c2,  a lot each
+
+    Levels are c2 apart. Where that is less than a tick several may round to one, which is what the model asks for:
+    more lots at that price. All share the room that the inventory limit leaves, the nearest first, so that none is
+    quoted beyond it. With `orders_per_side` of 1 it is `GueantLehalleFernandezTapia`. Choices have all levels a tick
+    apart, so that tasks with discrete actions are refused with more.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task.orders_per_side > 1 and self.task.action_type != "continuous":
+            asked = "action_type='continuous' with orders_per_side above 1, as choices have levels a tick apart"
+            raise ValueError(f"task: expected {asked}, got {self.task.action_type!r}")
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        spread, skew = self._spread_and_skew()
+        lots, level = inventory_in(self.task, observation)[:, None] / self.qty, levels_of(self.task, observation)
+        qty = torch.full_like(lots, self.qty)
+        bids, asks = spread + (lots + level + 0.5) * skew, spread - (lots - level - 0.5) * skew
+        return ladder_action(self.task, bids, asks, qty, qty)

@@ -13,7 +13,7 @@ from kineticsim_env.render.text import headline, ticks_text
 from kineticsim_env.runtime.values import check_instance
 
 WIDTH, HEIGHT = 960, 600
-RECENT = 100  # decisions that the price panel shows
+RECENT = 100  # decisions that the price panel shows, of full length
 _ROW, _ROWS = 18, 27  # of the ladder: units per row, rows
 _LADDER_TOP = 94
 _MIDDLE_ROW = _ROWS // 2
@@ -28,7 +28,7 @@ _PANEL_LEFT, _PANEL_RIGHT = 440, 946
 
 
 class Panel:
-    """Axes over decisions: maps values to places, and draws its grid."""
+    """Axes over decisions, or over events where these end decisions: maps values to places, and draws its grid."""
 
     def __init__(self, canvas: Canvas, top: float, bottom: float, first: float, last: float) -> None:
         self.canvas, self.top, self.bottom, self.first, self.last = canvas, top, bottom, first, max(last, first + 1)
@@ -78,10 +78,10 @@ class Picture(Canvas):
         self._head(recorder, moment)
         self._ladder(recorder, moment)
         last = max(moment.elapsed, 1)
-        self._prices(recorder, moment, Panel(self, 94, 322, max(last - RECENT, 0), max(last, RECENT) + 1))
-        horizon = recorder.task.horizon
+        recent = RECENT * recorder.longest
+        self._prices(recorder, moment, Panel(self, 94, 322, max(last - recent, 0), max(last, recent) + 1))
         first = int(recorder.path("elapsed")[0])
-        whole = first, min(horizon, max(last, first + 1000))
+        whole = first, min(recorder.horizon, max(last, first + 1000 * recorder.longest))
         self._holdings(recorder, moment, Panel(self, 376, 450, *whole))
         self._money(recorder, Panel(self, 478, 560, *whole))
 
@@ -241,7 +241,7 @@ class Picture(Canvas):
         for name, colour, up in (("bought", colours.BUY, True), ("sold", colours.SELL, False)):
             hit = recorder.path(name)[shown] > 0
             self.triangles(places[hit], panel.y(lines["last price"][0][hit]), colour, up)
-        panel.time_axis(f"decision (the last {RECENT})")
+        panel.time_axis(f"{recorder.unit} (the last {RECENT * recorder.longest})")
 
     def _mark_key(self, x: float, y: float) -> None:
         for text, colour, up in (("own buys", colours.BUY, True), ("own sells", colours.SELL, False)):
@@ -291,7 +291,7 @@ class Picture(Canvas):
         label = "Gained against the arrival price" if executes else "PnL, inventory at the mid"
         panel.draw(low - margin, high + margin, 3, f"{label}, ticks x units (now {ticks_text(float(values[-1]))})")
         self.path(at, panel.y(values[shown]), colours.INK, 2)
-        panel.time_axis("decision (the episode)")
+        panel.time_axis(f"{recorder.unit} (the episode)")
 
 
 def _thinned(count: int) -> slice:

@@ -30,7 +30,7 @@ class Moment(NamedTuple):
     origin: int  # price of grid tick 0
     bid: np.ndarray  # int64 [L]: resting quantity of the built-in agents by grid tick
     ask: np.ndarray
-    elapsed: int  # decisions of this episode
+    elapsed: int  # decisions of this episode, or events where these end decisions
     mid2: int  # twice the mid
     last_price: int
     fundamental: int
@@ -130,6 +130,21 @@ class MarketRecorder:
     def task(self):  # noqa: ANN201  the task's class depends on the environment
         """The task as the learner has it; looked up each time, as an environment may change it between episodes."""
         return self.core.task_of(self.market, self.slot)
+
+    @property
+    def unit(self) -> str:
+        """What `elapsed` counts: `"decision"`, or `"event"` where these end decisions."""
+        return "event" if self.core.task.decides_at_events else "decision"
+
+    @property
+    def longest(self) -> int:
+        """How many of them a decision has at most."""
+        return self.core.live_task.longest
+
+    @property
+    def horizon(self) -> int:
+        """How many of them the episode has."""
+        return self.task.horizon * self.longest
 
     @property
     def block(self) -> int:

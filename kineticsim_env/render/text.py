@@ -16,8 +16,7 @@ def ticks_text(value: float) -> str:
 
 def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
     """Return the head of every picture: the market, its time, and the learner's account."""
-    task = recorder.task
-    time = f"decision {moment.elapsed} of {task.horizon}"
+    time = f"{recorder.unit} {moment.elapsed} of {recorder.horizon}"
     learner = f" | learner {recorder.slot}" if len(recorder.core.roles) > 1 else ""
     scenario = f" | scenario {moment.scenario}" if recorder.core.live_task.scenarios is not None else ""
     place = f"market {recorder.market}{learner} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"

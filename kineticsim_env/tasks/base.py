@@ -35,7 +35,8 @@ EXTRAS = {"fundamental": -1.0, "decision_events": 0.0, **dict.fromkeys(MAY_DIFFE
 assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
-_ENUMS = {"decide": "Decide", "action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+_ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+_ENUMS |= {"decide": "Decide"}
 CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
@@ -82,7 +83,7 @@ class Task:
         keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
         decide: What ends a decision: `"interval"`, or sooner, in a continuous market, the next event in which somebody
             who learns is filled (`"fill"`), or which moves the best bid or ask of the built-in book (`"touch"`). Then
-            the market's interval is one event.
+            the market's interval is one event, and `horizon` counts decisions of full length.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
         orders_per_side: Levels of each learner's ladder, the market's; 1 unless the task is an environment's, or was
@@ -163,7 +164,9 @@ class Task:
             raise ValueError(f"keep: expected False with mechanism={config.mechanism!r}, got True")
         if self.decides_at_events:
             if not config.is_continuous:
-                raise ValueError(f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}")
+                raise ValueError(
+                    f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}"
+                )
             config = config.replace(interval=1)
         limit = config.inventory_limit
         if limit is None:

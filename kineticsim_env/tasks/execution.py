@@ -73,6 +73,8 @@ class ExecutionTask(ForBlocks, Task):
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
     fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
 
+    Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is behind that.
+
     ## Rewards
 
     In ticks per unit of the whole block, so that blocks of any size compare. The arrival price is the mid when the
@@ -101,7 +103,7 @@ class ExecutionTask(ForBlocks, Task):
     Termination, and never truncation: the deadline is part of the task, not a cut in time.
 
     1. The block is done.
-    2. `horizon` decisions were made, and what was left has been forced through.
+    2. After `horizon` decisions of full length, and what was left has been forced through.
 
     ## Arguments
 
@@ -115,6 +117,7 @@ class ExecutionTask(ForBlocks, Task):
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
     | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
+    | `decide` | str | `"interval"` | or until a `"fill"`, or until the `"touch"` moves: docs/environment.md |
     | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"`, `"edge"` |
     | `risk_aversion` | float | 0.05 | ticks per decision with the whole block left |
     | `leftover_penalty` | float | 10 | ticks per unit that even the forced auctions leave |

@@ -68,11 +68,13 @@ class MarketMakingTask(ForProfit, Task):
     | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
     | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
-    `Box(-1, 1, (37,), float32)`: without 37 and 38.
+    In call auctions (`mechanism="call"`) there are no queues, and it is `Box(-1, 1, (37,), float32)`: without 37 and
+    38.
 
-    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
-    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
+    With `see_fundamental=True` the fundamental price less the mid, s(half ticks, 16), from -1 to 1, comes behind all
+    these.
+
+    Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is behind that.
 
     ## Rewards
 
@@ -88,11 +90,10 @@ class MarketMakingTask(ForProfit, Task):
       full.
     - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
-      fills with others count: a learner's own quotes never trade with each other.
+      fills with others count: own quotes never trade with each other.
 
     All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
-    price cannot. Nobody knows it in a real market, and no observation has it unless it is asked to: it is there to
-    train by.
+    price cannot. Nobody knows it in a real market; it is there to train by.
 
     ## Starting State
 
@@ -103,7 +104,7 @@ class MarketMakingTask(ForProfit, Task):
     ## Episode End
 
     1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
-    2. Truncation: `horizon` decisions were made.
+    2. Truncation: after `horizon` decisions of full length.
 
     ## Arguments
 
@@ -114,6 +115,7 @@ class MarketMakingTask(ForProfit, Task):
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest quote, units per side |
     | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
+    | `decide` | str | `"interval"` | or until a `"fill"`, or until the `"touch"` moves: docs/environment.md |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
     | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |

@@ -69,6 +69,8 @@ class TradingTask(ForProfit, Task):
     fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37. Of
     call auctions 36 is 0 then.
 
+    Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is behind that.
+
     ## Rewards
 
     Those of `MarketMakingTask`, by the same names: `reward="edge"` (default), `"pnl"`, `"inventory"`, `"asymmetric"` or
@@ -81,7 +83,7 @@ class TradingTask(ForProfit, Task):
     ## Episode End
 
     1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
-    2. Truncation: `horizon` decisions were made.
+    2. Truncation: after `horizon` decisions of full length.
 
     ## Arguments
 
@@ -92,6 +94,7 @@ class TradingTask(ForProfit, Task):
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
     | `keep` | bool | False | whether actions may keep what stands; in a continuous market only |
+    | `decide` | str | `"interval"` | or until a `"fill"`, or until the `"touch"` moves: docs/environment.md |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
     | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |

@@ -19,8 +19,9 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     """Adds up rewards and lengths of episodes, as Gymnasium's wrapper of that name, but on the device.
 
     Every step's infos get `episode`, a dict of `r` (float64 `[M]`, the episode's return) and `l` (int64 `[M]`, its
-    length), both 0 where no episode ended, and `_episode` (bool `[M]`), where one did. In contrast to Gymnasium's they
-    are present in every step, as a look for ends would have to wait for the device, and there is no `t`.
+    length in decisions, whatever these lasted), both 0 where no episode ended, and `_episode` (bool `[M]`), where one
+    did. In contrast to Gymnasium's they are present in every step, as a look for ends would have to wait for the
+    device, and there is no `t`.
 
     Of an environment with `final_info=True` there are also `value`, `inventory`, `fees` and `filled`, float64 `[M]`, as
     they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are then

@@ -100,6 +100,9 @@ class NormalizeReward(TorchVectorWrapper):
     A return starts anew with each episode, however the last one ended. (Gymnasium's drops what came before in the step
     that terminates an episode, and under NEXT_STEP carries returns on into the next episode.)
 
+    Where events end decisions, a decision of `infos["decision_events"]` of its most events, n, discounts what came
+    before it by `gamma ** (decision_events / n)`.
+
     Attributes:
         statistics: The `RunningMeanStd` of the discounted returns.
         update_running_mean: Whether rewards enter the statistics; set it to False to evaluate.
@@ -120,7 +123,7 @@ class NormalizeReward(TorchVectorWrapper):
 
         Args:
             env: The environment.
-            gamma: The discount.
+            gamma: The discount of a decision, where events end them of one of full length.
             epsilon: Added to the variance.
             clip: Largest size of a normalised reward; None is no limit.
             statistics: Those of another wrapper, shared with it; None begins new ones.
@@ -133,6 +136,8 @@ class NormalizeReward(TorchVectorWrapper):
         self.update_running_mean = True
         self.discounted_return = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._gamma, self._epsilon, self._clip = float(gamma), float(epsilon), clip
+        core = getattr(self.unwrapped, "core", None)
+        self._longest = core.live_task.longest if core is not None and core.task.decides_at_events else 0
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
         """Reset the environment, and the returns of the markets that are reset."""
@@ -146,7 +151,10 @@ class NormalizeReward(TorchVectorWrapper):
         observation, reward, terminated, truncated, infos = self.env.step(actions)
         ended = terminated | truncated
         active = self._note_ends(ended)
-        self.discounted_return.mul_(self._gamma).add_(reward)
+        gamma: Any = self._gamma
+        if self._longest:
+            gamma = gamma ** (infos["decision_events"].double() / self._longest)
+        self.discounted_return.mul_(gamma).add_(reward)
         if self.update_running_mean:
             self.statistics.update(self.discounted_return, active)
         self.discounted_return.masked_fill_(ended if active is None else ended | ~active, 0.0)

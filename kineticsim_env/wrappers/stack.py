@@ -22,7 +22,8 @@ class StackObservation(TorchVectorWrapper):
 
     What lies before an episode's first decision is 0. Works under all three autoreset modes; under SAME_STEP
     `final_obs` has what came before it. In contrast to Gymnasium's `FrameStackObservation` the features are chosen, as
-    the observation has the last four moves and volumes already, and rows stay flat.
+    the observation has the last four moves and volumes already, and rows stay flat. Decisions that events end last as
+    long as they do; how long is a feature, too.
 
     Attributes:
         observation: float32 `[M, F + (size - 1) * n]`, the present ones, live: written in place.

@@ -117,6 +117,7 @@ def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) 
     found["config"] = drawn.config(rng, **fixed)
     if rng.random() < 0.95:  # elsewhere it is refused
         found["keep"] = found.get("keep", False) and found["config"].is_continuous
+        found["decide"] = found.get("decide", "interval") if found["config"].is_continuous else "interval"
     if not same:
         found |= {
             "randomise": drawn.randomised(rng, kind),

@@ -97,11 +97,22 @@ def _learners() -> dict[str, list[Any]]:
     return _steps(envs, {role: (4, count, *envs.single_action_spaces[role].shape) for role, count in roles.items()})
 
 
+def _orders() -> list[dict[str, list[Any]]]:
+    """Return what makers with ladders show and are paid who may keep quotes, whatever ends their decisions."""
+    config, found = ks.MarketConfig(**SMALL, **CONTINUOUS, orders_per_side=2), []
+    for decide in ("interval", "fill", "touch"):
+        how: dict[str, Any] = {"config": config, "keep": True, "decide": decide, **EPISODES}
+        envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=4, **how)
+        found.append(_steps(envs, {"": envs.action_space.shape or ()}))
+    return found
+
+
 PARTS: dict[str, Callable[[], Any]] = {
     **{name: functools.partial(_preset, name) for name in PRESETS},
     "levers": _levers,
     "added agents": _added_agents,
     "learners": _learners,
+    "kept quotes, ladders and decisions at events": _orders,
     **{
         f"{task}{what}{CLOCK * clock}": lambda task=task, what=what, clock=clock: _task(task, clock)[WHATS[what]]
         for task in TASKS
@@ -127,6 +138,10 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "mechanisms": ("continuous", "levers"),
+    "orders": (
+        *("continuous", "news", "kept quotes, ladders and decisions at events"),
+        *(part for part in _of_tasks("MarketMaking") if CLOCK in part),
+    ),
     "performance": ("paper", "trading", "continuous", "news", "learners", *_of_tasks(*TASKS)),
     "policy_change": (*PRESETS, "levers"),
     "prediction": ("news", "MarketMaking on the clock"),

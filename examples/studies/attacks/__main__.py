@@ -36,12 +36,19 @@ HONEST = {
 }
 LATE = ("`FlashedWall`", "`QuoteStuffing`", "`TraderSniper`", "`FixedSpread` at 4 ticks")  # games of latency, and none
 SHARES = (0.0, 0.5, 1.0)  # of an interval, by which quotes are late
+OF_LADDERS = {  # attacks that use all levels, and what no attack is
+    "`Layering`": ALONE["Layering"],
+    "`QuoteStuffing`": ALONE["QuoteStuffing"],
+    "`LadderMaker` from 4 ticks on": Attack("MarketMaking", functools.partial(policies.LadderMaker, half_spread=4.0)),
+}
+LEVELS = (1, 3, 8)  # of ladders
 
 
 def measure(markets: int, engine: str) -> dict[str, Any]:
     """Play every attack, and what it is compared with, in every market; return every figure of the page."""
     attacks = {f"`{name}`": how for name, how in ALONE.items()} | TOGETHER
-    bar = tqdm(total=len(MARKETS) * (len(attacks) + len(HONEST)) + len(LATE) * len(SHARES), unit="attack")
+    others = len(LATE) * len(SHARES) + len(OF_LADDERS) * len(LEVELS)
+    bar = tqdm(total=len(MARKETS) * (len(attacks) + len(HONEST)) + others, unit="attack")
 
     def played(config: MarketConfig, how: Attack | Owner) -> dict[str, Any]:
         bar.update()
@@ -62,8 +69,12 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
         ]
         for name in LATE
     }
+    ladders = {
+        name: [played(continuous.replace(orders_per_side=levels), how)["pnl"] for levels in LEVELS]
+        for name, how in OF_LADDERS.items()
+    }
     bar.close()
-    return {"markets": markets, **found, "late": late}
+    return {"markets": markets, **found, "late": late, "ladders": ladders}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
