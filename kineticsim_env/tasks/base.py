@@ -36,8 +36,7 @@ assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
 _ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
-_ENUMS |= {"decide": "Decide"}
-CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
+CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side", "decide": "Decide"}).items()}
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
     "max_offset": (1, 8191),
