@@ -101,14 +101,9 @@ struct EventMarket : MarketNumbers {
   }
   KS_ON_LANE void find_quotes() {
     for (int side = 0; side < 2; ++side) {
-      int32_t best = kNoPlace;
+      slots.best.set(side, kNoPlace);
 #pragma unroll 1
-      for (int j = 0; j < slots.quote_count(); ++j) {
-        const int32_t tick = tick_of(j, side), place = tick >= 0 ? book.flip(tick, side) : kNoPlace;
-        slots.set_place(j, side, place);
-        best = min_of(best, place);
-      }
-      slots.best.set(side, best);
+      for (int j = 0; j < slots.quote_count(); ++j) find_quote(j, side);
     }
   }
 
