@@ -122,11 +122,8 @@ class EnvCore:
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
-        self.saved: list[str] = [
-            *layout.ENV_STATE,
-            *layout.ENV_OUTPUT,
-            *(infos if self.settings.final_info or own else ()),
-        ]
+        self.saved: list[str] = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
+        self.saved += infos if self.settings.final_info or own else []
         self.saved += [] if self.live_task.values.rows is None else layout.VALUES
         self.saved += layout.EVENTS if self.task.decides_at_events else []
         names = [*self.saved, *layout.ENV_FLAGS]
