@@ -255,10 +255,17 @@ def too_large_for_rows(slots: int, lanes: int) -> None:
 
 
 def environments_on_the_clock(
-    mechanism: str, roles: tuple[str, ...], sizes: list[int], lanes: int = 0, keep: bool = False, **changes: Any
+    mechanism: str,
+    roles: tuple[str, ...],
+    sizes: list[int],
+    lanes: int = 0,
+    keep: bool = False,
+    decide: str = "interval",
+    **changes: Any,
 ) -> None:
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
-    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9, keep=keep)
+    how_to_act: dict[str, Any] = {"keep": keep, "decide": decide}
+    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9, **how_to_act)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
     randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
     how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
@@ -323,8 +330,14 @@ def cases_on_the_clock() -> Iterator[Callable[[], None]]:
             yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes)
             if mechanism == "continuous":
                 yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, keep=True)
+                for decide in ("fill", "touch"):
+                    yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, decide=decide)
                 for keep in (False, True):
-                    shape: dict[str, Any] = {"orders_per_side": 3, "keep": keep}
+                    shape: dict[str, Any] = {
+                        "orders_per_side": 3,
+                        "keep": keep,
+                        "decide": "fill" if keep else "interval",
+                    }
                     yield partial(environments_on_the_clock, mechanism, roles, [4, 12], lanes, **shape)
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
         shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}

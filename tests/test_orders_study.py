@@ -186,10 +186,11 @@ def test_learners_are_compiled_for_in_processes_of_their_own():
 
 
 @pytest.mark.gpu
-def test_the_study_runs_on_a_gpu(tmp_path, short):
+def test_the_study_runs_on_a_gpu(tmp_path, short, monkeypatch):
+    monkeypatch.setattr(command, "PRESETS", study.PRESETS[:1])  # each maker is compiled for
     runs = tmp_path / "trainings.jsonl"
     few = ["--engine", "cuda", "--markets", "1024", "--steps", str(2**17), "--episodes", "1024", "--seeds", "2"]
     command.main([*few, "--runs", str(runs), "--only", "train"])
     records = command.written(runs)
-    assert len(records) == len(study.PRESETS) * len(study.VARIANTS) * 2
+    assert len(records) == len(study.VARIANTS) * 2
     assert all(record["seconds"] > 0 and torch.tensor(record["pnl"]).isfinite().all() for record in records)
