@@ -12,6 +12,7 @@ from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
+from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.tasks import ManyLearnersTask
@@ -302,3 +303,15 @@ def assert_steps_wait_for_nothing(envs, actions):
             envs.step(actions)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def check_handed_on(whole, here, there, first_seed, steps, seed):
+    """Play one environment through, and another one that is handed on between two before every step."""
+    generator = np.random.default_rng(seed)
+    for core in (whole, here):
+        core.reset(first_seed)
+    for step in range(steps):
+        load_state(there, state_of(here), strict=True)
+        launch((whole, there), draw_actions(whole, generator, 0.0))
+        assert_same((whole, there), f"after step {step}")
+        here, there = there, here

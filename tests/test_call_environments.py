@@ -10,6 +10,7 @@ from env_helpers import (
     SCENARIOS,
     assert_same,
     check_cores_agree,
+    check_handed_on,
     check_trading_market,
     clock_environments,
     draw_actions,
@@ -26,7 +27,6 @@ from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.engines.cpu import CpuEngine
-from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -103,14 +103,7 @@ def test_a_state_goes_on_in_another_engine(pair, variant, environment, seed):
     arguments, kwargs, first_seed, steps = of_calls(environment, variant)
     (whole,) = make_cores(arguments, kwargs, ("cpu",))
     here, there = pair(arguments, kwargs, variant)
-    generator = np.random.default_rng(seed)
-    for core in (whole, here):
-        core.reset(first_seed)
-    for step in range(steps):
-        load_state(there, state_of(here), strict=True)
-        launch((whole, there), draw_actions(whole, generator, 0.0))
-        assert_same((whole, there), f"after step {step}")
-        here, there = there, here
+    check_handed_on(whole, here, there, first_seed, steps, seed)
 
 
 @slow

@@ -12,6 +12,7 @@ from env_helpers import (
     CLOCK_SCENARIOS,
     assert_same,
     check_agreement,
+    check_handed_on,
     clock_environments,
     draw_actions,
     launch,
@@ -24,7 +25,6 @@ from test_task_values_agree import varied
 from thorough import covering, examples
 
 import kineticsim_env as ks
-from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -140,14 +140,7 @@ def test_a_state_goes_on_in_another_engine(environment, seed):
     """One environment is played through; another one is handed on between the engines before every step."""
     arguments, kwargs, first_seed, steps = environment
     whole, here, there = make_cores(arguments, kwargs, ("cpu", "numpy", "cpu"))
-    generator = np.random.default_rng(seed)
-    for core in (whole, here):
-        core.reset(first_seed)
-    for step in range(steps):
-        load_state(there, state_of(here), strict=True)
-        launch((whole, there), draw_actions(whole, generator, 0.0))
-        assert_same((whole, there), f"after step {step}")
-        here, there = there, here
+    check_handed_on(whole, here, there, first_seed, steps, seed)
 
 
 @both_rules

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from build_helpers import CLOCK_KERNELS, needs_compiler
-from env_helpers import assert_same, clock_environments, draw_actions, launch, make_cores, squash
+from env_helpers import assert_same, check_handed_on, clock_environments, draw_actions, launch, make_cores, squash
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
@@ -32,15 +32,7 @@ def test_a_state_goes_on_in_another_engine(environment, seed):
     """One environment is played through; another one is handed on between the engines before every step."""
     arguments, kwargs, first_seed, steps = environment
     whole, here, there = make_cores(arguments, kwargs, ("cpu", "numpy", "cpu"))
-    generator = np.random.default_rng(seed)
-    for core in (whole, here):
-        core.reset(first_seed)
-    for step in range(steps):
-        load_state(there, state_of(here), strict=True)
-        actions = draw_actions(whole, generator, 0.0)
-        launch((whole, there), actions)
-        assert_same((whole, there), f"after step {step}")
-        here, there = there, here
+    check_handed_on(whole, here, there, first_seed, steps, seed)
 
 
 @both_mechanisms

@@ -80,9 +80,9 @@ class Task:
 
     Attributes:
         keep: Whether actions may keep what stands of the learner's quotes, under continuous trading.
-        decide: What ends a decision: `"interval"`, or sooner, in a continuous market, the next event in which somebody
-            who learns is filled (`"fill"`), or which moves the best bid or ask of the built-in book (`"touch"`). Then
-            the market's interval is one event, and `horizon` counts decisions of full length.
+        decide: What ends a decision: `"interval"`, or sooner, in a continuous market, the next event in which a slot is
+            filled (`"fill"`), or which moves the best bid or ask of the built-in book (`"touch"`). Then the market's
+            interval is one event, and `horizon` counts decisions of full length.
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
         columns: Of settings that differ, where observations show them, and what that is scaled by.
         orders_per_side: Levels of each learner's ladder, the market's; 1 unless the task is an environment's, or was
