@@ -34,7 +34,8 @@ void play(const ks::Launch& launch, int64_t number, int64_t warps, int* shared) 
   if (m >= launch.markets) return;
   ks::RunPlace place = {};
   using Market = ks::ContinuousMarket<kSlots, Columns>;
-  ks::EventRun<Market>(launch, m, ks::event_memory<Columns>(shared, launch.levels)).run(place);
+  ks::SlotRoom<kSlots> slots;
+  ks::EventRun<Market>(launch, m, ks::event_memory<kSlots, Columns>(shared, launch.levels, slots)).run(place);
 }
 
 // The plan of a launch on two multiprocessors.

@@ -48,7 +48,8 @@ void run(const ks::Launch& launch, int64_t m, bool options) {
 void run(const ks::Launch& launch, int64_t m, bool) {
   static thread_local ks::Scratch scratch;
   scratch.fit(launch.levels);
-  ks::Environment<KS_LEVERS != 0>(launch, m, scratch).run();
+  ks::Environment<KS_LEVERS != 0>::Room room;
+  ks::Environment<KS_LEVERS != 0>(launch, m, scratch, room).run();
 }
 
 #endif

@@ -130,7 +130,7 @@ KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Ma
   Environment environment(launch, m, memory, room);
   if (!from.begun) {
     from.part = begin_step(environment);
-    const int64_t forced = forced_auctions(environment.slot_task(0), environment.elapsed + environment.task.longest);  // at most
+    const int64_t forced = forced_auctions(environment.slot_task(0), (int64_t)environment.elapsed + environment.task.longest);  // at most
     if (from.part.plays && !environment.fits(launch.auctions + forced)) return false;
   } else {
     environment.load();

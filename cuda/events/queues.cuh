@@ -96,6 +96,7 @@ struct EventSlots : SlotNumbers<kSlots> {
       const int64_t row = m * quote_count() + j;
       const Four quote = four_at(launch.quotes + 4 * row);
       quotes[j] = {quote.a, quote.b, quote.c, quote.d};
+      if (kSlots > 1) places[j] = {{kNoPlace, kNoPlace}};
       aheads[j] = launch.queue ? pair_at(launch.queue + 2 * row) : Sides<int32_t>{{0, 0}};
       moments[j] = launch.moments ? pair_at(launch.moments + 2 * row) : Sides<int64_t>{{0, 0}};
     }

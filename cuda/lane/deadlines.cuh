@@ -74,7 +74,7 @@ class DeadlineList {
   KS_ON_LANE bool is_late(int64_t m) const {
     Task task = task_of(launch);
     const int64_t row = m * launch.slots;
-    if (forced_auctions(SlotTask(launch, task, row), launch.elapsed[m] + task.longest) == 0) return false;
+    if (forced_auctions(SlotTask(launch, task, row), (int64_t)launch.elapsed[m] + task.longest) == 0) return false;
     bool executes = false;
     for (int k = 0; k < launch.slots; ++k) executes |= role_of(launch, k) == kRoleExecutor && !launch.ended[row + k];
     return executes && !market_has_stopped(launch.error[m]);

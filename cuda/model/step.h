@@ -44,7 +44,7 @@ KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int3
 }
 
 // The most auctions after those of a decision in which what is left of blocks is executed; `elapsed` counts the decision.
-KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed) {
+KS_RULE int32_t forced_auctions(const TaskParams& task, int64_t elapsed) {
   return elapsed >= task.horizon ? task.forced_auctions : 0;
 }
 // A slot's order in such an auction; without quantity if it has nothing to execute.

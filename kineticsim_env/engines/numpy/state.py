@@ -180,7 +180,7 @@ class Markets:
 
     @property
     def first_event(self) -> np.ndarray:
-        """The number of the present interval's first event, [m]: below 2^32, whatever t was made."""
+        """The number of the present interval's first event, [m]: below 2^32, as a hostile t might not leave it."""
         return self.t * self.params["interval"] % 2**32
 
     @property
