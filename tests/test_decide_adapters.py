@@ -127,6 +127,21 @@ def test_torchrl(engine, decide):
     assert "decision_events" in one.rollout(4, break_when_any_done=False)["next"]
 
 
+def test_torchrl_resets_of_markets_that_have_begun_anew_have_no_events():
+    pytest.importorskip("torchrl")
+    from tensordict import TensorDict
+
+    from kineticsim_env.adapters.torchrl import TorchRLEnv
+
+    env = TorchRLEnv(vector("cpu", "fill", 3, output="torch", stagger=True))
+    env.set_seed(3)
+    data = env.reset()
+    while not (over := env.rand_step(data)["next", "done"][:, 0]).any() or over.all():
+        data = env.reset(TensorDict({"_reset": over.unsqueeze(1)}, batch_size=3)) if over.any() else data
+    all_of_them = TensorDict({"_reset": torch.ones(3, 1, dtype=torch.bool)}, batch_size=3)
+    assert not env.reset(all_of_them)["decision_events"].any()
+
+
 @every_engine
 def test_torchrl_trains_on_targets_discounted_by_time(engine):
     pytest.importorskip("torchrl")

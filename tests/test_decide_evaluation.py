@@ -156,6 +156,22 @@ def test_parameters_are_searched_and_arms_refused(engine):
             make(engine, wrong)
 
 
+@both
+def test_who_is_informed_finds_the_fundamental_price_before_the_events(decide):
+    envs = evaluation_env(64, "Trading", decide=decide, see_fundamental=True, horizon=10, engine="cpu")
+    here = evaluate(policies.InformedTrader(envs.core.task), envs)
+    there = evaluate(policies.InformedTrader(envs.core.task, place=39), envs)
+    assert np.array_equal(here.pnl, there.pnl) and here.traded.any()
+
+
+def test_nobody_is_paid_for_more_than_the_block():
+    config = ks.MarketConfig.preset("news", quote_latency=47)
+    envs = evaluation_env(64, "Execution", config=config, horizon=20, block_qty=8, engine="cpu")
+    result = evaluate(policies.ImmediateExecution(envs.core.task, ticks=-1), envs)
+    assert bool((envs.core.simulator.inventory.abs() > 8).any())
+    assert result.pnl == pytest.approx(result.episode_return * envs.core.task.reward_scale, abs=1e-4)
+
+
 @every_engine
 def test_opponents_end_decisions_too(engine):
     maker = policies.FixedSpread(MarketMakingTask(decide="fill"), 1.0, 8)

@@ -345,6 +345,16 @@ def test_saved_states_and_clones_go_on(engines):
         make("Execution", 4, **settings | {"leftover_penalty": [1.0, 2.0, 3.5, 4.0]}).unwrapped.load_state_dict(saved)
 
 
+def test_a_state_has_one_horizon_for_all_slots_of_a_market():
+    envs = BatchedParallelEnv(2, {"maker": 2}, engine="cpu", horizon=[3, 4], stagger=False, bank_size=2, warmup=2)
+    envs.reset(seed=0)
+    saved = envs.state_dict()
+    saved["task_values"] = saved["task_values"].clone()
+    saved["task_values"][0, 0, 0] = 4.0
+    with pytest.raises(ValueError, match="task_values.*one horizon for all slots of a market"):
+        envs.load_state_dict(saved)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -80,7 +80,8 @@ class _MarketsEnv(EnvBase):
         if not self._core.task.decides_at_events:
             return {}
         if _EVENTS not in infos:
-            return {_EVENTS: self._core.tensors[_EVENTS].clone().unsqueeze(-1)}
+            begins = self._core.tensors["elapsed"] == 0  # the engine may have begun its episode, and left the number
+            return _events_of({_EVENTS: self._core.tensors[_EVENTS].masked_fill(begins, 0)})
         return _events_of({_EVENTS: infos[_EVENTS].masked_fill(infos["_final_obs"], 0)})
 
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:

@@ -119,6 +119,8 @@ def _checked_settings(
         elif name != "forced_auctions" or "block_qty" not in values.names:
             bad = column != present[..., place]
             check.refuse("task_values", bad, f"the environment's own {name}", (..., place))
+    differs = found[..., places["horizon"]] != found[:, :1, places["horizon"]]
+    check.refuse("task_values", differs, "one horizon for all slots of a market", (..., places["horizon"]))
     check.within("opening_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
     return lambda name: found[..., places[name]].long()
 

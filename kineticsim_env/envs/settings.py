@@ -56,8 +56,8 @@ class EnvSettings:
         final_info: Whether the infos of every step have `final_info`, what was known after the decision and before any
             reset, float64 by the names in `docs/environment.md`, and `_final_info`, where an episode ended.
         see_fundamental: Whether every learner sees the fundamental price, as informed agents do: one more number,
-            behind all others (a user's own features come behind it): the fundamental price less the mid, s(half ticks,
-            16).
+            behind all others (but the events of the last decision, settings that differ and a user's own features):
+            the fundamental price less the mid, s(half ticks, 16).
         action_mask: Whether infos, those of a reset too, have `action_mask`, with discrete actions: False where a
             choice has an order that the pre-trade limits would cut to nothing, or whose learner's episode has ended. It
             is bool in tensors; in NumPy int8, as Gymnasium's `Discrete.sample` takes it.

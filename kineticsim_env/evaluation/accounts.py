@@ -52,7 +52,8 @@ def _improvement(core: EnvCore) -> torch.Tensor:
     simulator, block = core.simulator, core.setting("block_qty")
     inventory = simulator.inventory.double()
     money = simulator.money + inventory * core.tensors["arrival2"].view(-1, 1) / 2
-    return (money - core.setting("leftover_penalty") * (block - inventory.abs())) / block
+    left = (block - inventory.abs()).clamp(min=0)  # more than the block may trade where orders wait to arrive
+    return (money - core.setting("leftover_penalty") * left) / block
 
 
 def _slots_of(core: EnvCore, chosen: Callable[[RoleSpec], bool]) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Scripted policies that see the fundamental price, upper marks of tables: who quotes, who trades, who has a block.
 
 Their environments are made with `see_fundamental=True`, or they play a fundamental learner (`parallel_env`). A policy's
-`place` says where the observation has "fundamental price less mid": `LAST`, the last column, where no other columns and
-no features of the user's follow it; of a fundamental learner also `OF_ROLE`.
+`place` says where the observation has "fundamental price less mid": `LAST`, the last column (but for the events of the
+last decision), where no other columns and no features of the user's follow it; of a fundamental learner also `OF_ROLE`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kineticsim_env.policies.base import (
     whole_from,
 )
 from kineticsim_env.runtime.values import check_count, check_number
-from kineticsim_env.tasks.base import ForBlocks, ForProfit
+from kineticsim_env.tasks.base import ForBlocks, ForProfit, Task
 
 LAST, OF_ROLE = -1, OWN + 6
 
@@ -37,8 +37,10 @@ def _place(name: str, value: Any) -> int:
     return check_count(name, value, LAST, 2**31 - 1)
 
 
-def _seen(place: int, observation: torch.Tensor) -> torch.Tensor:
+def _seen(task: Task, place: int, observation: torch.Tensor) -> torch.Tensor:
     """Read the fundamental price less the mid, in ticks, `[M]`."""
+    if place == LAST and task.decides_at_events:  # behind it is how long the last decision was
+        place = LAST - 1
     if place >= observation.shape[1]:
         raise ValueError(f"observation: expected more columns than place, {place}, got {observation.shape[1]}")
     return torch.round(unsquash(observation[:, place], 16.0)) / 2.0
@@ -78,7 +80,7 @@ class InformedMaker(ScriptedPolicy):
     }
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        rich = -_seen(self.place, observation)  # the mid above the fundamental price
+        rich = -_seen(self.task, self.place, observation)  # the mid above the fundamental price
         moved = self.skew * inventory_in(self.task, observation)
         bid = torch.maximum(self.half_spread + moved, self.margin + rich)
         ask = torch.maximum(self.half_spread - moved, self.margin - rich)
@@ -110,7 +112,7 @@ class InformedTrader(ScriptedPolicy):
     _checks = {"threshold": at_least(0), "position": whole_from(0), "ticks": check_number, "place": _place}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        gap = _seen(self.place, observation)
+        gap = _seen(self.task, self.place, observation)
         units = towards(self.task, observation, gap, self.threshold, self.position)
         reach = torch.where(gap.abs() > self.threshold, gap.abs() - self.threshold, self.ticks).clamp(max=self.ticks)
         return trade_action(self.task, units, reach)
@@ -141,6 +143,6 @@ class InformedExecutor(ScriptedPolicy):
     _checks = {**dict.fromkeys(("threshold", "ticks", "waits"), check_number), "urgent": whole_from(0), "place": _place}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        gap = observation[:, SIDE] * _seen(self.place, observation)
+        gap = observation[:, SIDE] * _seen(self.task, self.place, observation)
         now = (gap > self.threshold) | (decisions_left(self.task, observation) <= self.urgent)
         return order_action(self.task, torch.where(now, self.ticks, self.waits), remaining_of(self.task, observation))
