@@ -20,3 +20,11 @@ current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 
 # Whether this process was forked from one that used CUDA: the GPU counts as available there, and every use of it fails.
 is_forked: Callable[[], bool] = torch.cuda._is_in_bad_fork
+
+
+def keep_compiled(programs: int) -> None:
+    """Let `torch.compile` keep so many programs of one function side by side, of other shapes; by itself it keeps 8."""
+    import torch._dynamo  # takes a second
+
+    settings: Any = torch._dynamo.config
+    settings.recompile_limit = programs

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo
 
 from examples.studies.orders import study
 from examples.studies.orders.study import FREQUENT, PRESETS, VARIANTS, Asked, Budget, Learner
 from examples.studies.orders.tables import draw, summary
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.runtime import private_torch
 from kineticsim_env.runtime.options import exit_code, number, whole
 from scripts.pages.command import check_place, command_of, figures, page_parser, publish
 
@@ -93,8 +93,7 @@ def train(trainings: Trainings, seeds: Sequence[int], until: float) -> None:
     on_gpu = choose_engine(trainings.budget.engine)[1].type == "cuda"
     if on_gpu:
         torch.set_float32_matmul_precision("high")
-        dynamo: Any = torch._dynamo.config
-        dynamo.recompile_limit = 64  # programs of several shapes and discounts are kept side by side
+        private_torch.keep_compiled(64)  # of several shapes and discounts
     compiling: dict[Asked, Any] = {}
     failed: list[Asked] = []
 
