@@ -14,17 +14,26 @@ from kineticsim_env.runtime import layout
 
 @dataclasses.dataclass(frozen=True)
 class ActionForm:
-    """What an action says; roles share forms."""
+    """What an action says; roles share forms.
 
-    # `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given; `"trade"`,
-    # of one order the signed size and the price
+    Attributes:
+        name: `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given;
+            `"trade"`, of one order the signed size and the price.
+        size: How many numbers a continuous action has: of all levels of a ladder, one after another.
+        num_choices: How many discrete actions there are; 0 does nothing.
+        idle: The continuous action that does nothing.
+        quantities: Features of the observation that are quantities of standing orders.
+        keeps: How many numbers of a level, the last ones, say what is kept: of either side, or of both at once.
+        levels: Of a ladder.
+    """
+
     name: str
-    size: int  # how many numbers a continuous action has: of all levels of a ladder, one after another
-    num_choices: int  # how many discrete actions there are; 0 does nothing
-    idle: tuple[float, ...]  # the continuous action that does nothing
-    quantities: tuple[int, ...]  # features of the observation that are quantities of standing orders
-    keeps: int = 0  # how many numbers of a level, the last ones, say what is kept: of either side, or of both at once
-    levels: int = 1  # of a ladder
+    size: int
+    num_choices: int
+    idle: tuple[float, ...]
+    quantities: tuple[int, ...]
+    keeps: int = 0
+    levels: int = 1
 
     @property
     def of_level(self) -> int:
