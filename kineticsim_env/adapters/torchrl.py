@@ -75,14 +75,12 @@ class _MarketsEnv(EnvBase):
             return {}
         return {_EVENTS: Bounded(0, core.live_task.longest, shape=shape, dtype=torch.int32, device=self.device)}
 
-    def _events_before(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """Return how many events the decision before the next one had, of infos of a step or of a reset."""
+    def _events_before(self) -> dict[str, Any]:
+        """Return how many events the decision before the next one had, after a step or a reset."""
         if not self._core.task.decides_at_events:
             return {}
-        if _EVENTS not in infos:
-            begins = self._core.tensors["elapsed"] == 0  # the engine may have begun its episode, and left the number
-            return _events_of({_EVENTS: self._core.tensors[_EVENTS].masked_fill(begins, 0)})
-        return _events_of({_EVENTS: infos[_EVENTS].masked_fill(infos["_final_obs"], 0)})
+        begins = self._core.tensors["elapsed"] == 0  # the engine has begun its episode, and left the number
+        return _events_of({_EVENTS: self._core.tensors[_EVENTS].masked_fill(begins, 0)})
 
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:
         """Return a tensordict of a dict, in which a dict is a group of learners, `[M, n]`."""
@@ -157,7 +155,7 @@ class TorchRLEnv(_MarketsEnv):
 
     def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
         check_copied("TorchRLEnv", self.envs.unwrapped.observation, observation)
-        return {"observation": observation} | _masks_of(infos) | self._events_before(infos)
+        return {"observation": observation} | _masks_of(infos) | self._events_before()
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         observation, reward, terminated, truncated, infos = self.envs.step(tensordict.get("action"))
@@ -252,7 +250,7 @@ class TorchRLGroupEnv(_MarketsEnv):
             role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1), **_masks_of(infos, role=role)}
             for role, rows in observation.items()
         }
-        return groups | {"state": joint_state(observation)} | self._events_before(infos)
+        return groups | {"state": joint_state(observation)} | self._events_before()
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = {role: tensordict.get((role, "action")) for role in self.group_map}

@@ -68,9 +68,7 @@ class AgentResults:
             self._agents[slot]: {name: column[slot] for name, column in zip(_ACCOUNT, columns, strict=True)}
             for slot in playing
         }
-        of_market = ["scenario"] if core.live_task.num_scenarios else []
-        of_market += ["decision_events"] if core.task.decides_at_events else []
-        for name in of_market:
+        for name in core.market_infos:
             number = int(core.tensors[name])
             for info in infos.values():
                 info[name] = number

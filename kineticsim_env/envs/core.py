@@ -177,6 +177,12 @@ class EnvCore:
         return self.tensors["info"] if self.own is None else self.own.final_info
 
     @property
+    def market_infos(self) -> list[str]:
+        """Names of the tensors that infos of an environment of one market have, besides each learner's own."""
+        names = ["scenario"] if self.live_task.num_scenarios else []
+        return [*names, *(layout.EVENTS if self.task.decides_at_events else ())]
+
+    @property
     def task(self) -> Any:
         """The task's settings; of one that differs the largest."""
         return self.live_task.task

@@ -170,8 +170,6 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         slot = self.core.simulator.tensors
         bought, sold = self.core.fills[0, 0].tolist()
         mask = {"action_mask": self._masks.update()[0, 0].cpu().numpy().astype(np.int8)} if self._masks else {}
-        of_market = ["scenario"] if self.core.live_task.num_scenarios else []
-        of_market += ["decision_events"] if self.core.task.decides_at_events else []
         return {
             "inventory": int(slot["inventory"]),
             "cash": int(slot["cash"]),
@@ -180,7 +178,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             "bought": bought,
             "sold": sold,
             **mask,
-            **{name: int(self.core.tensors[name]) for name in of_market},
+            **{name: int(self.core.tensors[name]) for name in self.core.market_infos},
         }
 
 
