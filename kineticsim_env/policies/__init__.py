@@ -25,6 +25,7 @@ from kineticsim_env.policies.makers import (
     QuietQuotes,
     RandomQuotes,
 )
+from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
 from kineticsim_env.runtime.moved import finder
 
@@ -45,6 +46,7 @@ __all__ = [
     "LadderMaker",
     "MeanReversionTrader",
     "MomentumTrader",
+    "NetworkPolicy",
     "NoTrade",
     "Policy",
     "QuietQuotes",
