@@ -99,7 +99,7 @@ struct ThreadEnvironment : Market {
 
   template <typename Memory>
   KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory, Room& room)
-      : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume), room(room) {}
+      : Market(launch, m, memory), task(task_of(launch)), room(room) {}
 
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
@@ -282,6 +282,7 @@ struct ThreadEnvironment : Market {
 
   // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
   KS_ON_THREAD void begin(const Part& part) {
+    fundamental_before = fundamental, volume_before = volume;
     if (!part.plays && has_results(launch)) clear_results(part.frozen);
   }
   KS_ON_THREAD void clear_results(bool frozen) {

@@ -19,7 +19,8 @@ from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
-_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own
+_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own,
+_ROLLOUTS = 100  # and so has, from this number on, each shape of a policy's network
 
 
 class CudaEngine(NativeEngine):
@@ -42,6 +43,7 @@ class CudaEngine(NativeEngine):
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
         self._agents_text = ""  # what kernels include, where users have added agents
+        self._policies: list[Mapping[str, int | str]] = []  # definitions of kernels with policies inside
 
     @property
     def _events(self) -> int:
@@ -152,7 +154,8 @@ class CudaEngine(NativeEngine):
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
-            forced_auctions=self._task.get("forced_auctions", 0),
+            # In a rollout lanes play what is forced: markets have steps at their own pace, so there are no lists of late ones.
+            forced_auctions=0 if mode >= _ROLLOUTS else self._task.get("forced_auctions", 0),
             extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
             events=self._events,
@@ -183,6 +186,7 @@ class CudaEngine(NativeEngine):
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
+            **(self._policies[mode - _ROLLOUTS] if mode >= _ROLLOUTS else {}),
         }
         if self._events == 2:
             return chosen | common | self.force
@@ -229,6 +233,44 @@ class CudaEngine(NativeEngine):
         else:
             with torch.cuda.device(self._index):
                 kernel.launch(grid, block, shared, self._struct, stream)
+
+    def roll_out(
+        self,
+        policy: Mapping[str, int | str],
+        decisions: int,
+        auctions: int,
+        fields: Mapping[str, int | torch.Tensor | None],
+        given: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Play decisions of some auctions each, whose actions a policy chooses within the launch.
+
+        Args:
+            policy: The definitions of its kernel.
+            decisions: T.
+            auctions: Of each decision.
+            fields: Those of `struct Rollout`. The caller answers for their sizes.
+            given: `actions` float32 `[M, K, A]` or `choices` int64 `[M, K]`, which each decision is written to.
+        """
+        self._check_task(ENV_STEP, given)
+        if policy not in self._policies:
+            self._policies.append(policy)
+        mode = _ROLLOUTS + self._policies.index(policy)
+        kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
+        struct = self._struct
+        struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0
+        struct.growth = min(self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1)  # of one: books are read anew
+        for name, value in fields.items():
+            setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+        for name, tensor in given.items():
+            setattr(struct, name, self._checked(name, tensor, 1, auctions).data_ptr())
+            struct.action_stride = tensor.shape[-1] if name == "actions" else 0
+        try:
+            with torch.cuda.device(self._index):
+                kernel.launch(grid, block, shared, struct, private_torch.current_raw_stream(self._index))
+        finally:
+            struct.rollout = layout.Rollout()
+            for name in given:
+                setattr(struct, name, self._bound.get(name))
 
     def _shape(self, mode: int) -> dict[str, int]:
         kernel, grid, block, shared = self.prepare(min(mode, 1))

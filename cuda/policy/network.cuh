@@ -1,0 +1,148 @@
+// network.cuh: a policy of two hidden layers, and its value, for rows of observations that a warp has: products of bfloat16 numbers
+// by tensor cores, sums in float32. What kernels are compiled for is a `NetworkShape` (kineticsim_env/policies/networks.py):
+//   KS_POLICY_INPUTS, KS_POLICY_HIDDEN, KS_POLICY_OUTPUTS   numbers of an observation, width of a layer, means or logits
+//   KS_POLICY_RELU, KS_POLICY_TRUNK, KS_POLICY_CRITIC       1: ReLU in place of tanh; shared layers; there is a value
+// kineticsim_env/policies/packing.py packs the weights in the order in which lanes take them. sm_80 on.
+#pragma once
+
+#include "lane/lanes.cuh"
+
+namespace ks {
+
+constexpr int kRowsOfTile = 16;  // of a product,
+constexpr int kDepthOfTile = 16;  // which adds up so many numbers,
+constexpr int kColumnsOfTile = 8;  // for so many outputs
+constexpr int kInputTiles = KS_POLICY_INPUTS / kDepthOfTile + 1;  // of the inputs and a 1, by which biases come
+constexpr int kHiddenTiles = KS_POLICY_HIDDEN / kDepthOfTile;
+constexpr int kOutputTiles = (KS_POLICY_OUTPUTS + kColumnsOfTile - 1) / kColumnsOfTile;
+constexpr bool kHasCritic = KS_POLICY_CRITIC != 0, kHasTrunk = KS_POLICY_TRUNK != 0;
+
+// Rows of a pass: of more, weights are read less often, and a layer takes more registers.
+#ifndef KS_POLICY_TILES
+#define KS_POLICY_TILES (KS_POLICY_HIDDEN == 64 ? 2 : 1)
+#endif
+constexpr int kTiles = KS_POLICY_TILES;
+
+// Weights of a layer are pieces of 16 bytes, a piece per lane and pair of products; then come float32 biases.
+constexpr int kFirstPieces = kHiddenTiles * kInputTiles, kSecondPieces = kHiddenTiles * kHiddenTiles;
+constexpr int kHeadPieces = kHiddenTiles / 2;  // of each tile of outputs
+constexpr int kBodyPieces = kFirstPieces + kSecondPieces;
+constexpr int kBodies = kHasTrunk || !kHasCritic ? 1 : 2;
+constexpr int kHeadTiles = kOutputTiles + (kHasCritic ? 1 : 0);
+constexpr int kPieces = kBodies * kBodyPieces + kHeadTiles * kHeadPieces;
+constexpr int kBiases = kBodies * KS_POLICY_HIDDEN + kHeadTiles * kColumnsOfTile;
+constexpr int kDeviations = kOutputTiles * kColumnsOfTile;  // logarithms of these, behind all
+constexpr int kNetworkInts = kPieces * kWarpLanes * 4 + kBiases + kDeviations;
+
+struct Piece {
+  uint32_t a, b, c, d;
+};
+KS_ON_LANE Piece read_piece(const int32_t* at) {
+  Piece piece;
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(piece.a), "=r"(piece.b), "=r"(piece.c), "=r"(piece.d) : "l"(__cvta_generic_to_global(at)));
+  return piece;
+}
+KS_ON_LANE float read_number(const int32_t* at) { return __int_as_float(__ldg(at)); }
+
+// sums[16, 8] += a[16, 16] * b[16, 8].
+KS_ON_LANE void multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+KS_ON_LANE uint32_t as_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+KS_ON_LANE float activated(float x) {
+#if KS_POLICY_RELU
+  return fmaxf(x, 0.0f);
+#else
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+// A lane's part of kTiles * 16 rows of numbers, as the left factor of products.
+template <int kDepths>
+using Rows = uint32_t[kTiles][kDepths][4];
+
+// A hidden layer. `pieces` and `biases` (null: they came with the inputs) are the lane's.
+template <int kDepths>
+KS_ON_LANE void hidden_layer(const Rows<kDepths>& in, const int32_t* pieces, const int32_t* biases, Rows<kHiddenTiles>& out) {
+#pragma unroll
+  for (int n = 0; n < kHiddenTiles; ++n) {  // two tiles of outputs, which are one of the next layer's inputs
+    float sums[kTiles][2][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t* const bias = biases + (2 * n + half) * kColumnsOfTile;
+      const float first = biases ? read_number(bias) : 0.0f, second = biases ? read_number(bias + 1) : 0.0f;
+#pragma unroll
+      for (int r = 0; r < kTiles; ++r)
+        sums[r][half][0] = sums[r][half][2] = first, sums[r][half][1] = sums[r][half][3] = second;
+    }
+#pragma unroll
+    for (int k = 0; k < kDepths; ++k) {
+      const Piece w = read_piece(pieces + (n * kDepths + k) * 4 * kWarpLanes);
+#pragma unroll
+      for (int r = 0; r < kTiles; ++r) multiply(sums[r][0], in[r][k], w.a, w.b), multiply(sums[r][1], in[r][k], w.c, w.d);
+    }
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = &sums[r][i / 2][i % 2 * 2];
+        out[r][n][i] = as_pair(activated(pair[0]), activated(pair[1]));
+      }
+  }
+}
+
+// A tile of outputs.
+KS_ON_LANE void head(const Rows<kHiddenTiles>& in, const int32_t* pieces, const int32_t* biases, float (&out)[kTiles][4]) {
+#pragma unroll
+  for (int r = 0; r < kTiles; ++r)
+    out[r][0] = out[r][2] = read_number(biases), out[r][1] = out[r][3] = read_number(biases + 1);
+#pragma unroll
+  for (int k = 0; k < kHiddenTiles; k += 2) {
+    const Piece w = read_piece(pieces + k / 2 * 4 * kWarpLanes);
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r) multiply(out[r], in[r][k], w.a, w.b), multiply(out[r], in[r][k + 1], w.c, w.d);
+  }
+}
+
+// Outputs of kTiles * 16 rows. Of each tile of 16 rows lane 4 g + t has those of rows g (numbers 0 and 1) and g + 8 (2 and 3), and
+// of each tile of outputs columns 2 t and 2 t + 1; a value is in column 0 of its own.
+struct Outputs {
+  float policy[kOutputTiles][kTiles][4], value[kTiles][4];
+};
+
+// `network` has kNetworkInts words.
+KS_ON_LANE void evaluate(const int32_t* network, const Rows<kInputTiles>& in, Outputs& out) {
+  const int32_t* const pieces = network + 4 * this_lane();
+  const int32_t* const biases = network + kPieces * 4 * kWarpLanes + 2 * (this_lane() % 4);
+  const int32_t* const heads = pieces + kBodies * kBodyPieces * 4 * kWarpLanes;
+  const int32_t* const head_biases = biases + kBodies * KS_POLICY_HIDDEN;
+  const auto heads_of = [&](const Rows<kHiddenTiles>& in, bool policy, bool value) {
+#pragma unroll
+    for (int n = 0; n < kHeadTiles; ++n) {
+      if (n < kOutputTiles ? !policy : !value) continue;
+      auto& to = n < kOutputTiles ? out.policy[n < kOutputTiles ? n : 0] : out.value;
+      head(in, heads + n * kHeadPieces * 4 * kWarpLanes, head_biases + n * kColumnsOfTile, to);
+    }
+  };
+#pragma unroll 1  // one code for both networks: fetching it takes longer than running it
+  for (int body = 0; body < kBodies; ++body) {
+    Rows<kHiddenTiles> first, second;
+    const int32_t* const own = pieces + body * kBodyPieces * 4 * kWarpLanes;
+    hidden_layer<kInputTiles>(in, own, nullptr, first);
+    hidden_layer<kHiddenTiles>(first, own + kFirstPieces * 4 * kWarpLanes, biases + body * KS_POLICY_HIDDEN, second);
+    if (kBodies == 1) heads_of(second, true, true);
+    else if (body == 0) heads_of(second, true, false);
+    else heads_of(second, false, true);
+  }
+}
+
+}  // namespace ks
