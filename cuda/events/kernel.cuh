@@ -121,6 +121,26 @@ KS_ON_LANE OnChip roll_out_on_chip(const Launch& launch, const WarpMarkets& mark
   return here;
 }
 
+// The rest of a rollout, from decision `from` on, of markets that need 32 bits or do not fill their warp: half of them at a time, and
+// stored after each decision.
+template <int kSlots>
+KS_CALLED_ON_LANE void roll_out_halves(const Launch& launch, const WarpMarkets& markets, int* shared, const OnChip& here) {
+  const auto play = [&](bool plays, const EventPlace& place) {
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      sync_warp();
+      if (plays && this_lane() / HalfColumns::kMarkets == half)
+        play_wide<kSlots, HalfColumns>(launch, markets.first + this_lane(), shared, place);
+    }
+    sync_warp();
+  };
+  if (ballot(here.left) != 0) {
+    play(here.left, here.place);
+    record(launch, markets, here.decisions - 1, here.plays);
+  }
+  roll_out(launch, markets, here.decisions, [&] { play(markets.has_own(), EventPlace{}); });
+}
+
 // The rollout of a warp's markets.
 template <int kSlots>
 KS_ON_LANE void roll_out_warp(const Launch& launch, int64_t number, int* shared) {
@@ -130,22 +150,9 @@ KS_ON_LANE void roll_out_warp(const Launch& launch, int64_t number, int* shared)
   if constexpr (kEach > 1) {
     roll_out_on_chip<kSlots, SharedColumns<kEach>>(launch, markets, shared);
   } else {
-    const auto play_halves = [&](bool plays, const EventPlace& place) {
-#pragma unroll 1
-      for (int half = 0; half < 2; ++half) {
-        sync_warp();
-        if (plays && this_lane() / HalfColumns::kMarkets == half)
-          play_wide<kSlots, HalfColumns>(launch, markets.first + this_lane(), shared, place);
-      }
-      sync_warp();
-    };
     OnChip here = {};
     if (markets.count == kMarkets) here = roll_out_on_chip<kSlots, NarrowColumns>(launch, markets, shared);
-    if (ballot(here.left) != 0) {
-      play_halves(here.left, here.place);
-      record(launch, markets, here.decisions - 1, here.plays);
-    }
-    roll_out(launch, markets, here.decisions, [&] { play_halves(markets.has_own(), EventPlace{}); });
+    if (here.decisions < launch.decisions || ballot(here.left) != 0) roll_out_halves<kSlots>(launch, markets, shared, here);
   }
 }
 #endif

@@ -241,12 +241,11 @@ struct TaskParams {
 // which rows have a 1; R = T / every, rounded up.
 struct Rollout {
   const int32_t* networks;         // of each group of markets one: policy/network.cuh
-  int64_t markets_per_network;     // a multiple of 32
   const int64_t* seed;             // [1] of the noise
   int32_t noise;                   // 0: means, or the likeliest choices
   int32_t slots;                   // Y
   int32_t stride;                  // F, numbers of a row of observations
-  int32_t width;                   // W
+  int32_t markets_per_network;     // a multiple of 32
   int32_t every;                   // decisions in which a market ends one episode at most; 0: final rows are not recorded
   int32_t padding;
   uint8_t* rows16;                 // [T, M, Y, 2 * W] in bfloat16, or null

@@ -34,165 +34,135 @@ KS_ON_LANE float uniform_of(uint32_t bits) { return ((float)(bits >> 8) + 0.5f) 
 
 // Two independent standard normal numbers (Box and Muller).
 KS_ON_LANE void normals(uint64_t word, float& first, float& second) {
-  const float length = sqrtf(-2.0f * __logf(uniform_of(high_half(word))));
+  float length;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(length) : "f"(-2.0f * __logf(uniform_of(high_half(word)))));
   const float angle = (float)(int32_t)low_half(word) * (3.14159265358979f * 0x1p-31f);
   first = length * __cosf(angle), second = length * __sinf(angle);
 }
 
-// The sum, or the largest, of the four lanes that have a row.
-KS_ON_LANE float sum_of_row(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-KS_ON_LANE float largest_of_row(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-// One decision of one slot for up to kTiles * 16 markets of a warp, from number `base` of them on.
-struct TileDecision {
+// One decision of one slot of a warp's markets. A row is the slot's of one of them; lane L decides for row L.
+struct PolicyDecision {
   const Launch& launch;
   const Rollout& rollout;
   const WarpMarkets& markets;
-  const int base, slot;
-  const int64_t decision;
+  const int slot;
+  const int64_t number;  // of the decision
 
-  static constexpr int kRows = kTiles * kRowsOfTile;
+  static constexpr int kWidth = 8 * (KS_POLICY_INPUTS / 8 + 1);  // of a recorded row
 
-  KS_ON_LANE bool exists(int row) const { return base + row < markets.count; }
-  KS_ON_LANE int64_t market(int row) const { return markets.first + base + row; }
-  KS_ON_LANE int64_t slot_row(int row) const { return market(row) * launch.slots + slot; }
-  // A slot's place among the recorded ones of this decision.
-  KS_ON_LANE int64_t place(int row) const { return (decision * launch.markets + market(row)) * rollout.slots + slot; }
+  KS_ON_LANE bool exists(int row) const { return row < markets.count; }
+  KS_ON_LANE int64_t slot_row(int row) const { return (markets.first + row) * launch.slots + slot; }
+  // The row's place among the recorded ones.
+  KS_ON_LANE int64_t place(int row) const {
+    return (number * launch.markets + markets.first + row) * rollout.slots + slot;
+  }
+  // Where a row does not exist another does: what comes of that is not used.
+  KS_ON_LANE const float* observation(int row) const {
+    return launch.observation + slot_row(exists(row) ? row : 0) * rollout.stride;
+  }
+  // Of an observation with a 1 and zeros behind it.
+  KS_ON_LANE static float number_of(const float* from, int i) {
+    return i < KS_POLICY_INPUTS ? from[i] : i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
+  }
 
-  // The observations as rows of products: numbers, then a 1, then zeros. They are recorded on the way.
-  KS_ON_LANE void read(Rows<kInputTiles>& in) const {
+  // The observations of 16 rows as a factor of products; they are recorded on the way.
+  KS_ON_LANE void read(int first_row, Rows<kInputTiles>& in) const {
     const int column = 2 * (this_lane() % 4);
 #pragma unroll
-    for (int r = 0; r < kTiles; ++r) {
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + half * 8 + this_lane() / 4;
+      const float* const from = observation(row) + column;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = r * kRowsOfTile + half * 8 + this_lane() / 4;
-        const bool is = exists(row);
-        const float* const from = launch.observation + (is ? slot_row(row) : 0) * rollout.stride;
-        const int64_t to = is ? place(row) * rollout.width : 0;
+      for (int part = 0; part < 2 * kInputTiles; ++part) {
+        const int i = part * 8;
+        const bool whole = i + 8 <= KS_POLICY_INPUTS;
+        const float x = whole ? from[i] : number_of(from - column, i + column);
+        const float y = whole ? from[i + 1] : number_of(from - column, i + column + 1);
+        in[part / 2][part % 2 * 2 + half] = as_pair(x, y);
+      }
+      if (!exists(row)) continue;
+      const int64_t to = place(row) * kWidth + column;
+      if (rollout.rows16) {
+        unsigned* const out = reinterpret_cast<unsigned*>(rollout.rows16) + to / 2;
 #pragma unroll
-        for (int k = 0; k < kInputTiles; ++k)
-#pragma unroll
-          for (int side = 0; side < 2; ++side) {
-            const int i = k * kDepthOfTile + side * 8 + column;
-            const float x = number(from, is, i), y = number(from, is, i + 1);
-            const uint32_t pair = as_pair(x, y);
-            in[r][k][2 * side + half] = pair;
-            if (!is || i >= rollout.width) continue;
-            if (rollout.rows16) __stcs(reinterpret_cast<unsigned*>(rollout.rows16) + (to + i) / 2, pair);
-            if (rollout.rows) __stcs(reinterpret_cast<float2*>(rollout.rows + to + i), make_float2(x, y));
-          }
+        for (int part = 0; part < kWidth / 8; ++part) __stcs(out + part * 4, in[part / 2][part % 2 * 2 + half]);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kWidth; i += 8)
+          __stcs(reinterpret_cast<float2*>(rollout.rows + to + i),
+                 make_float2(number_of(from - column, i + column), number_of(from - column, i + column + 1)));
       }
     }
-  }
-  KS_ON_LANE static float number(const float* from, bool is, int i) {
-    return is && i < KS_POLICY_INPUTS ? from[i] : is && i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
   }
 
   // `counter` is that of this lane's own market.
   KS_ON_LANE void decide(uint64_t counter) const {
-    Rows<kInputTiles> in;
-    read(in);
-    Outputs out = {};
-    const int64_t group = markets.first / rollout.markets_per_network;
-    const int32_t* const network = rollout.networks + group * kNetworkInts;
-    evaluate(network, in, out);
-    const int32_t* const deviations = network + kNetworkInts - kDeviations;
-#pragma unroll
-    for (int r = 0; r < kTiles; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = r * kRowsOfTile + half * 8 + this_lane() / 4;
-        const int owner = min_of(base + row, markets.count - 1) * markets.lanes_each;
-        const uint64_t words = __shfl_sync(0xffffffffu, counter, owner) + (uint64_t)(64 * slot) * kGolden;
-        const float log_prob = draw(out, r, half, row, words, deviations);
-        if (!exists(row) || this_lane() % 4 != 0) continue;
-        __stcs(rollout.log_prob + place(row), log_prob);
-        if (rollout.value) __stcs(rollout.value + place(row), kHasCritic ? out.value[r][2 * half] : 0.0f);
-      }
+    const int group = (int)((uint32_t)markets.first / (uint32_t)rollout.markets_per_network);
+    const int32_t* const network = rollout.networks + (int64_t)group * kNetworkInts;
+    Outputs out;
+#pragma unroll 1
+    for (int first_row = 0; first_row < markets.count; first_row += kRowsOfTile) {
+      Rows<kInputTiles> in;
+      read(first_row, in);
+      Outputs found;
+      evaluate(network, in, found);
+      if (first_row == 0 || this_lane() >= first_row) out = found;
+    }
+    const int row = this_lane();
+    const uint64_t words = shuffle(counter, min_of(row, markets.count - 1) * markets.lanes_each) + (uint64_t)(64 * slot) * kGolden;
+    if (!exists(row)) return;
+    __stcs(rollout.log_prob + place(row), draw(out, row, words, network + kNetworkInts - kDeviations));
+    if (rollout.value) __stcs(rollout.value + place(row), kHasCritic ? out.value : 0.0f);
   }
 
 #if KS_POLICY_CATEGORICAL
-  static constexpr float kLargest = 3.0e38f;
-  // The largest of the logits with Gumbel noise; of equals the first.
-  KS_ON_LANE float draw(const Outputs& out, int r, int half, int row, uint64_t words, const int32_t*) const {
-    float top = -kLargest, best = -kLargest, logit_of_best = 0.0f;
-    int choice = 0;
+  // The largest of the logits with Gumbel noise; of equals the first. Returns the logarithm of its probability.
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, const int32_t*) const {
+    float top = out.policy[0], best = 0.0f, chosen = 0.0f, sum = 0.0f;
+    int choice = -1;
+    uint64_t word = 0;
 #pragma unroll
-    for (int n = 0; n < kOutputTiles; ++n) {
-      const int pair = 4 * n + this_lane() % 4;
-      const uint64_t word = mix64(words + (uint64_t)pair * kGolden);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int i = 2 * pair + j;
-        if (i >= KS_POLICY_OUTPUTS) continue;
-        const float logit = out.policy[n][r][2 * half + j];
-        const float noise = -__logf(-__logf(uniform_of(j ? low_half(word) : high_half(word))));
-        const float x = rollout.noise ? logit + noise : logit;
-        top = fmaxf(top, logit);
-        if (x > best) best = x, choice = i, logit_of_best = logit;
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
+      const float logit = out.policy[i];
+      top = fmaxf(top, logit);
+      float x = logit;
+      if (rollout.noise) {
+        if (i % 2 == 0) word = mix64(words + (uint64_t)(i / 2) * kGolden);
+        x -= __logf(-__logf(uniform_of(i % 2 ? low_half(word) : high_half(word))));
       }
+      if (choice < 0 || x > best) best = x, choice = i, chosen = logit;
     }
-    top = largest_of_row(top);
-    float sum = 0.0f;
 #pragma unroll
-    for (int n = 0; n < kOutputTiles; ++n)
-#pragma unroll
-      for (int j = 0; j < 2; ++j)
-        if (2 * (4 * n + this_lane() % 4) + j < KS_POLICY_OUTPUTS) sum += __expf(out.policy[n][r][2 * half + j] - top);
-    sum = sum_of_row(sum);
-#pragma unroll
-    for (int by = 1; by <= 2; by *= 2) {
-      const float other = __shfl_xor_sync(0xffffffffu, best, by), logit = __shfl_xor_sync(0xffffffffu, logit_of_best, by);
-      const int at = __shfl_xor_sync(0xffffffffu, choice, by);
-      if (other > best || (other == best && at < choice)) best = other, choice = at, logit_of_best = logit;
-    }
-    if (exists(row) && this_lane() % 4 == 0) {
-      const_cast<int64_t*>(launch.choices)[slot_row(row)] = choice;
-      rollout.choices[place(row)] = choice;
-    }
-    return logit_of_best - top - __logf(sum);
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) sum += __expf(out.policy[i] - top);
+    const_cast<int64_t*>(launch.choices)[slot_row(row)] = choice;
+    rollout.choices[place(row)] = choice;
+    return chosen - top - __logf(sum);
   }
-  #else
-  KS_ON_LANE float draw(const Outputs& out, int r, int half, int row, uint64_t words, const int32_t* deviations) const {
+#else
+  // Means with Gaussian noise. Returns the logarithm of the density.
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, const int32_t* deviations) const {
     constexpr float kLogRootTwoPi = 0.918938533204673f;
-    float log_prob = 0.0f;
+    float log_prob = -kLogRootTwoPi * KS_POLICY_OUTPUTS, noise[2] = {0.0f, 0.0f};
+    float* const drawn = rollout.actions + place(row) * KS_POLICY_OUTPUTS;
+    float* const taken = const_cast<float*>(launch.actions) + slot_row(row) * launch.action_stride;
 #pragma unroll
-    for (int n = 0; n < kOutputTiles; ++n) {
-      const int pair = 4 * n + this_lane() % 4;
-      float noise[2] = {0.0f, 0.0f};
-      if (rollout.noise) normals(mix64(words + (uint64_t)pair * kGolden), noise[0], noise[1]);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int i = 2 * pair + j;
-        if (i >= KS_POLICY_OUTPUTS) continue;
-        const float deviation = read_number(deviations + i);
-        const float x = out.policy[n][r][2 * half + j] + __expf(deviation) * noise[j];
-        log_prob += -0.5f * noise[j] * noise[j] - deviation - kLogRootTwoPi;
-        if (!exists(row)) continue;
-        __stcs(rollout.actions + place(row) * KS_POLICY_OUTPUTS + i, x);
-        // NaN stays NaN, of which the step makes an error.
-        const_cast<float*>(launch.actions)[slot_row(row) * launch.action_stride + i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
-      }
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
+      if (i % 2 == 0 && rollout.noise) normals(mix64(words + (uint64_t)(i / 2) * kGolden), noise[0], noise[1]);
+      const float z = noise[i % 2], deviation = read_number(deviations + i), x = out.policy[i] + __expf(deviation) * z;
+      log_prob -= 0.5f * z * z + deviation;
+      __stcs(drawn + i, x);
+      taken[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;  // NaN stays NaN, of which the step makes an error
     }
-    return sum_of_row(log_prob);
+    return log_prob;
   }
 #endif
 };
 
-// Decisions of all of a warp's markets. Called, so that what a market has in registers does not take those of the networks.
-KS_CALLED_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, uint64_t counter, int64_t decision) {
+// Decisions of all of a warp's markets. In line, as a function that is called reads the launch from memory, number by number.
+KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, uint64_t counter, int64_t number) {
 #pragma unroll 1
   for (int slot = 0; slot < launch.rollout.slots; ++slot)
-#pragma unroll 1
-    for (int base = 0; base < markets.count; base += TileDecision::kRows)
-      TileDecision{launch, launch.rollout, markets, base, slot, decision}.decide(counter);
+    PolicyDecision{launch, launch.rollout, markets, slot, number}.decide(counter);
 }
 
 // What came of a decision. `played`: whether this lane's market took part in it.
@@ -214,9 +184,9 @@ KS_ON_LANE void record(const Launch& launch, const WarpMarkets& markets, int64_t
     for (unsigned left = ballot(truncated && rollout.every > 0); left != 0; left &= left - 1) {
       const int64_t market = markets.first + lowest_bit(left) / markets.lanes_each;
       const float* const from = launch.final_observation + (market * launch.slots + slot) * rollout.stride;
-      const int64_t to = ((decision / rollout.every * launch.markets + market) * rollout.slots + slot) * rollout.width;
-      for (int i = 2 * this_lane(); i < rollout.width; i += 2 * kLaneCount) {
-        const float x = TileDecision::number(from, true, i), y = TileDecision::number(from, true, i + 1);
+      const int64_t to = ((decision / rollout.every * launch.markets + market) * rollout.slots + slot) * PolicyDecision::kWidth;
+      for (int i = 2 * this_lane(); i < PolicyDecision::kWidth; i += 2 * kLaneCount) {
+        const float x = PolicyDecision::number_of(from, i), y = PolicyDecision::number_of(from, i + 1);
         if (rollout.rows16) reinterpret_cast<uint32_t*>(rollout.final_rows16)[(to + i) / 2] = as_pair(x, y);
         if (rollout.rows) rollout.final_rows[to + i] = x, rollout.final_rows[to + i + 1] = y;
       }

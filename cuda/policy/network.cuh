@@ -17,12 +17,6 @@ constexpr int kHiddenTiles = KS_POLICY_HIDDEN / kDepthOfTile;
 constexpr int kOutputTiles = (KS_POLICY_OUTPUTS + kColumnsOfTile - 1) / kColumnsOfTile;
 constexpr bool kHasCritic = KS_POLICY_CRITIC != 0, kHasTrunk = KS_POLICY_TRUNK != 0;
 
-// Rows of a pass: of more, weights are read less often, and a layer takes more registers.
-#ifndef KS_POLICY_TILES
-#define KS_POLICY_TILES (KS_POLICY_HIDDEN == 64 ? 2 : 1)
-#endif
-constexpr int kTiles = KS_POLICY_TILES;
-
 // Weights of a layer are pieces of 16 bytes, a piece per lane and pair of products; then come float32 biases.
 constexpr int kFirstPieces = kHiddenTiles * kInputTiles, kSecondPieces = kHiddenTiles * kHiddenTiles;
 constexpr int kHeadPieces = kHiddenTiles / 2;  // of each tile of outputs
@@ -66,72 +60,66 @@ KS_ON_LANE float activated(float x) {
 #endif
 }
 
-// A lane's part of kTiles * 16 rows of numbers, as the left factor of products.
+// A lane's part of 16 rows of numbers, as the left factor of products.
 template <int kDepths>
-using Rows = uint32_t[kTiles][kDepths][4];
+using Rows = uint32_t[kDepths][4];
 
 // A hidden layer. `pieces` and `biases` (null: they came with the inputs) are the lane's.
 template <int kDepths>
 KS_ON_LANE void hidden_layer(const Rows<kDepths>& in, const int32_t* pieces, const int32_t* biases, Rows<kHiddenTiles>& out) {
 #pragma unroll
   for (int n = 0; n < kHiddenTiles; ++n) {  // two tiles of outputs, which are one of the next layer's inputs
-    float sums[kTiles][2][4];
+    float sums[2][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int32_t* const bias = biases + (2 * n + half) * kColumnsOfTile;
-      const float first = biases ? read_number(bias) : 0.0f, second = biases ? read_number(bias + 1) : 0.0f;
-#pragma unroll
-      for (int r = 0; r < kTiles; ++r)
-        sums[r][half][0] = sums[r][half][2] = first, sums[r][half][1] = sums[r][half][3] = second;
+      sums[half][0] = sums[half][2] = biases ? read_number(bias) : 0.0f;
+      sums[half][1] = sums[half][3] = biases ? read_number(bias + 1) : 0.0f;
     }
 #pragma unroll
     for (int k = 0; k < kDepths; ++k) {
       const Piece w = read_piece(pieces + (n * kDepths + k) * 4 * kWarpLanes);
-#pragma unroll
-      for (int r = 0; r < kTiles; ++r) multiply(sums[r][0], in[r][k], w.a, w.b), multiply(sums[r][1], in[r][k], w.c, w.d);
+      multiply(sums[0], in[k], w.a, w.b), multiply(sums[1], in[k], w.c, w.d);
     }
 #pragma unroll
-    for (int r = 0; r < kTiles; ++r)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* const pair = &sums[r][i / 2][i % 2 * 2];
-        out[r][n][i] = as_pair(activated(pair[0]), activated(pair[1]));
-      }
+    for (int i = 0; i < 4; ++i) {
+      const float* const pair = &sums[i / 2][i % 2 * 2];
+      out[n][i] = as_pair(activated(pair[0]), activated(pair[1]));
+    }
   }
 }
 
 // A tile of outputs.
-KS_ON_LANE void head(const Rows<kHiddenTiles>& in, const int32_t* pieces, const int32_t* biases, float (&out)[kTiles][4]) {
-#pragma unroll
-  for (int r = 0; r < kTiles; ++r)
-    out[r][0] = out[r][2] = read_number(biases), out[r][1] = out[r][3] = read_number(biases + 1);
+KS_ON_LANE void head(const Rows<kHiddenTiles>& in, const int32_t* pieces, const int32_t* biases, float (&out)[4]) {
+  out[0] = out[2] = read_number(biases), out[1] = out[3] = read_number(biases + 1);
 #pragma unroll
   for (int k = 0; k < kHiddenTiles; k += 2) {
     const Piece w = read_piece(pieces + k / 2 * 4 * kWarpLanes);
-#pragma unroll
-    for (int r = 0; r < kTiles; ++r) multiply(out[r], in[r][k], w.a, w.b), multiply(out[r], in[r][k + 1], w.c, w.d);
+    multiply(out, in[k], w.a, w.b), multiply(out, in[k + 1], w.c, w.d);
   }
 }
 
-// Outputs of kTiles * 16 rows. Of each tile of 16 rows lane 4 g + t has those of rows g (numbers 0 and 1) and g + 8 (2 and 3), and
-// of each tile of outputs columns 2 t and 2 t + 1; a value is in column 0 of its own.
+// What a network says of a row.
 struct Outputs {
-  float policy[kOutputTiles][kTiles][4], value[kTiles][4];
+  float policy[kOutputTiles * kColumnsOfTile], value;
 };
 
-// `network` has kNetworkInts words.
+// Of a tile's 16 rows of outputs lane 4 g + t has row g (numbers 0 and 1) and row g + 8 (2 and 3), columns 2 t and 2 t + 1. Returns a
+// column of row L % 16, in lane L.
+KS_ON_LANE float column_of(const float (&tile)[4], int column) {
+  const int from = this_lane() % 8 * 4 + column / 2;
+  const float upper = shuffle(tile[column % 2], from), lower = shuffle(tile[2 + column % 2], from);
+  return this_lane() & 8 ? lower : upper;
+}
+
+// Outputs of 16 rows, those of row L % 16 in lane L. `network` has kNetworkInts words.
 KS_ON_LANE void evaluate(const int32_t* network, const Rows<kInputTiles>& in, Outputs& out) {
   const int32_t* const pieces = network + 4 * this_lane();
   const int32_t* const biases = network + kPieces * 4 * kWarpLanes + 2 * (this_lane() % 4);
   const int32_t* const heads = pieces + kBodies * kBodyPieces * 4 * kWarpLanes;
   const int32_t* const head_biases = biases + kBodies * KS_POLICY_HIDDEN;
-  const auto heads_of = [&](const Rows<kHiddenTiles>& in, bool policy, bool value) {
-#pragma unroll
-    for (int n = 0; n < kHeadTiles; ++n) {
-      if (n < kOutputTiles ? !policy : !value) continue;
-      auto& to = n < kOutputTiles ? out.policy[n < kOutputTiles ? n : 0] : out.value;
-      head(in, heads + n * kHeadPieces * 4 * kWarpLanes, head_biases + n * kColumnsOfTile, to);
-    }
+  const auto head_of = [&](const Rows<kHiddenTiles>& rows, int n, float (&tile)[4]) {
+    head(rows, heads + n * kHeadPieces * 4 * kWarpLanes, head_biases + n * kColumnsOfTile, tile);
   };
 #pragma unroll 1  // one code for both networks: fetching it takes longer than running it
   for (int body = 0; body < kBodies; ++body) {
@@ -139,9 +127,20 @@ KS_ON_LANE void evaluate(const int32_t* network, const Rows<kInputTiles>& in, Ou
     const int32_t* const own = pieces + body * kBodyPieces * 4 * kWarpLanes;
     hidden_layer<kInputTiles>(in, own, nullptr, first);
     hidden_layer<kHiddenTiles>(first, own + kFirstPieces * 4 * kWarpLanes, biases + body * KS_POLICY_HIDDEN, second);
-    if (kBodies == 1) heads_of(second, true, true);
-    else if (body == 0) heads_of(second, true, false);
-    else heads_of(second, false, true);
+    float tile[4];
+    if (kBodies == 1 || body == 0) {
+#pragma unroll
+      for (int n = 0; n < kOutputTiles; ++n) {
+        head_of(second, n, tile);
+#pragma unroll
+        for (int i = 0; i < kColumnsOfTile; ++i)
+          if (n * kColumnsOfTile + i < KS_POLICY_OUTPUTS) out.policy[n * kColumnsOfTile + i] = column_of(tile, i);
+      }
+    }
+    if (kHasCritic && body == kBodies - 1) {
+      head_of(second, kOutputTiles, tile);
+      out.value = column_of(tile, 0);
+    }
   }
 }
 

@@ -255,7 +255,6 @@ def _play_inside(
         "noise": int(noise),
         "slots": 1,
         "stride": core.tensors["observation"].shape[-1],
-        "width": out.rows.shape[-1],
         "every": out.every,
         ("rows16" if kept else "rows"): out.rows,
         ("final_rows16" if kept else "final_rows"): out.final_rows,
