@@ -42,7 +42,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
     if constexpr (Base::Lanes::kLanes > 1) return FeatureParts<kRow, typename Base::Lanes>(launch, this->m, ended);
     else
 #if KS_TOGETHER
-    return FeatureColumns<kRow>(launch, this->m, ended, this->features);
+    return FeatureColumns<kRow, decltype(this->drawn)>(launch, this->m, ended, this->drawn);
 #else
     return FeatureRows<kRow>::final_of(launch, this->m * slots.count(), ended);
 #endif

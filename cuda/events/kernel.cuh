@@ -10,9 +10,6 @@
 #include "events/environment.cuh"
 #include "lane/deadlines.cuh"
 #include "model/plan.h"
-#ifdef KS_POLICY
-#include "policy/rollout.cuh"
-#endif
 
 #ifndef KS_LANES_PER_MARKET
 #define KS_LANES_PER_MARKET 1
@@ -28,10 +25,9 @@ KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, Slot
   const int column = this_lane() / Width::Lanes::kLanes % Width::kMarkets;
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
   Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
-  float* const features = reinterpret_cast<float*>(shared + event_ints(levels, false));
   using Drawn = typename Width::Drawn;
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
-  return {kept(rows), kept(bits), features, kept(drawn), &slots};
+  return {kept(rows), kept(bits), kept(drawn), &slots};
 }
 
 #if KS_TASK
@@ -75,87 +71,6 @@ KS_ON_LANE void play_lanes(const Launch& launch, int64_t m, bool left, int* shar
     }
   }
 }
-
-#ifdef KS_POLICY
-// How far a warp's markets came with a rollout on the chip.
-struct OnChip {
-  int64_t decisions;  // begun; all but perhaps the last are recorded
-  bool left, plays;   // this lane's market has yet to end that one, from `place` on; whether it takes part in it
-  EventPlace place;
-};
-
-// As many decisions as the warp's markets have room for: they are stored when there is no more.
-template <int kSlots, typename Width>
-KS_ON_LANE OnChip roll_out_on_chip(const Launch& launch, const WarpMarkets& markets, int* shared) {
-  using Environment = EventEnvironment<ContinuousMarket<kSlots, Width>>;
-  SlotRoom<kSlots> slots;
-  typename Environment::Room room;
-  const int64_t m = min_of(markets.first + markets.own(), launch.markets - 1);
-  const auto memory = event_memory<kSlots, Width>(shared, KS_LEVELS, slots);
-  Environment environment(launch, m, memory, room);
-  environment.load();
-  const bool has_own = markets.has_own();
-  OnChip here = {};
-  Part& part = here.place.part;
-  bool changed = false;
-#pragma unroll 1
-  while (here.decisions < launch.decisions && ballot(here.left) == 0) {
-    const uint64_t counter = noise_counter(launch, environment.key, environment.t);
-    sync_warp();
-    decide(launch, markets, counter, here.decisions);
-    sync_warp();
-    if (has_own) part = begin_loaded(environment);
-    here.plays = has_own && part.plays;
-    if (ballot(here.plays && !decision_fits(environment)) != 0) break;
-    if (has_own) {
-      here.left = !play_step(environment, part);
-      changed |= !part.frozen;
-    }
-    sync_warp();
-    if (ballot(here.left) == 0) record(launch, markets, here.decisions, here.plays);
-    here.decisions += 1;
-  }
-  part.frozen = !changed;
-  if (has_own) environment.store(part);
-  here.place.begun = here.left;
-  return here;
-}
-
-// The rest of a rollout, from decision `from` on, of markets that need 32 bits or do not fill their warp: half of them at a time, and
-// stored after each decision.
-template <int kSlots>
-KS_CALLED_ON_LANE void roll_out_halves(const Launch& launch, const WarpMarkets& markets, int* shared, const OnChip& here) {
-  const auto play = [&](bool plays, const EventPlace& place) {
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      sync_warp();
-      if (plays && this_lane() / HalfColumns::kMarkets == half)
-        play_wide<kSlots, HalfColumns>(launch, markets.first + this_lane(), shared, place);
-    }
-    sync_warp();
-  };
-  if (ballot(here.left) != 0) {
-    play(here.left, here.place);
-    record(launch, markets, here.decisions - 1, here.plays);
-  }
-  roll_out(launch, markets, here.decisions, [&] { play(markets.has_own(), EventPlace{}); });
-}
-
-// The rollout of a warp's markets.
-template <int kSlots>
-KS_ON_LANE void roll_out_warp(const Launch& launch, int64_t number, int* shared) {
-  constexpr int kEach = KS_LANES_PER_MARKET, kMarkets = kLaneCount / kEach;
-  const WarpMarkets markets = WarpMarkets::of(launch, number * kMarkets, kMarkets, kEach);
-  if (markets.count == 0) return;
-  if constexpr (kEach > 1) {
-    roll_out_on_chip<kSlots, SharedColumns<kEach>>(launch, markets, shared);
-  } else {
-    OnChip here = {};
-    if (markets.count == kMarkets) here = roll_out_on_chip<kSlots, NarrowColumns>(launch, markets, shared);
-    if (here.decisions < launch.decisions || ballot(here.left) != 0) roll_out_halves<kSlots>(launch, markets, shared, here);
-  }
-}
-#endif
 
 // What a warp of a launch does, of which there are so many.
 template <int kSlots>

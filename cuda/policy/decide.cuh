@@ -1,6 +1,7 @@
 // decide.cuh: the decisions of a policy that is evaluated within a launch, for the markets of a warp: it reads their observations,
 // writes the actions that the next step of the environment takes, and records both. policy/rollout.cuh calls it before each step.
 //   KS_POLICY_CATEGORICAL   1: a choice for each row, else numbers with Gaussian noise
+//   KS_POLICY_ROWS16        1: observations are recorded in bfloat16, else in float32
 // Noise is a word per row and pair of numbers, so it does not depend on who evaluates what, nor on how rollouts are cut:
 //   random_word(mix64(episode's key + seed * kGolden), t, 64 * slot + pair)
 #pragma once
@@ -40,6 +41,26 @@ KS_ON_LANE void normals(uint64_t word, float& first, float& second) {
   first = length * __cosf(angle), second = length * __sinf(angle);
 }
 
+// Observations as the policy takes them: pairs of numbers in bfloat16, word j of row r. Behind the numbers there is a 1, then zeros.
+// They are in memory in float32; or in 16 bits in shared memory, word j of each row behind that of the row before.
+struct RowsInMemory {
+  const float* first;  // of row 0
+  int64_t stride;      // from row to row
+  int count;           // of rows: where one does not exist another does, as what comes of it is not used
+
+  static KS_ON_LANE float number(const float* row, int i) {
+    return i < KS_POLICY_INPUTS ? row[i] : i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
+  }
+  KS_ON_LANE const float* row(int r) const { return first + (r < count ? r : 0) * stride; }
+  KS_ON_LANE uint32_t pair(int r, int j) const { return as_pair(number(row(r), 2 * j), number(row(r), 2 * j + 1)); }
+};
+struct RowsOnChip {
+  static constexpr int kWords = KS_POLICY_INPUTS / 2 + 1;
+  const uint32_t* words;
+
+  KS_ON_LANE uint32_t pair(int r, int j) const { return j < kWords ? words[j * kLaneCount + r] : 0; }
+};
+
 // One decision of one slot of a warp's markets. A row is the slot's of one of them; lane L decides for row L.
 struct PolicyDecision {
   const Launch& launch;
@@ -56,54 +77,43 @@ struct PolicyDecision {
   KS_ON_LANE int64_t place(int row) const {
     return (number * launch.markets + markets.first + row) * rollout.slots + slot;
   }
-  // Where a row does not exist another does: what comes of that is not used.
-  KS_ON_LANE const float* observation(int row) const {
-    return launch.observation + slot_row(exists(row) ? row : 0) * rollout.stride;
-  }
-  // Of an observation with a 1 and zeros behind it.
-  KS_ON_LANE static float number_of(const float* from, int i) {
-    return i < KS_POLICY_INPUTS ? from[i] : i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
+  KS_ON_LANE RowsInMemory observations() const {
+    return {launch.observation + slot_row(0) * rollout.stride, (int64_t)launch.slots * rollout.stride, markets.count};
   }
 
-  // The observations of 16 rows as a factor of products; they are recorded on the way.
-  KS_ON_LANE void read(int first_row, Rows<kInputTiles>& in) const {
-    const int column = 2 * (this_lane() % 4);
+  // 16 observations as a factor of products; they are recorded on the way.
+  template <typename From>
+  KS_ON_LANE void read(const From& from, int first_row, Rows<kInputTiles>& in) const {
+    const int word = this_lane() % 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + half * 8 + this_lane() / 4;
-      const float* const from = observation(row) + column;
 #pragma unroll
-      for (int part = 0; part < 2 * kInputTiles; ++part) {
-        const int i = part * 8;
-        const bool whole = i + 8 <= KS_POLICY_INPUTS;
-        const float x = whole ? from[i] : number_of(from - column, i + column);
-        const float y = whole ? from[i + 1] : number_of(from - column, i + column + 1);
-        in[part / 2][part % 2 * 2 + half] = as_pair(x, y);
-      }
+      for (int part = 0; part < 2 * kInputTiles; ++part) in[part / 2][part % 2 * 2 + half] = from.pair(row, part * 4 + word);
       if (!exists(row)) continue;
-      const int64_t to = place(row) * kWidth + column;
-      if (rollout.rows16) {
+      const int64_t to = place(row) * kWidth + 2 * word;
+      if (KS_POLICY_ROWS16) {
         unsigned* const out = reinterpret_cast<unsigned*>(rollout.rows16) + to / 2;
 #pragma unroll
         for (int part = 0; part < kWidth / 8; ++part) __stcs(out + part * 4, in[part / 2][part % 2 * 2 + half]);
       } else {
+        const float* const seen = observations().row(row);
 #pragma unroll 1
-        for (int i = 0; i < kWidth; i += 8)
-          __stcs(reinterpret_cast<float2*>(rollout.rows + to + i),
-                 make_float2(number_of(from - column, i + column), number_of(from - column, i + column + 1)));
+        for (int i = 2 * word; i < kWidth; i += 8)
+          __stcs(reinterpret_cast<float2*>(rollout.rows + to - 2 * word + i),
+                 make_float2(RowsInMemory::number(seen, i), RowsInMemory::number(seen, i + 1)));
       }
     }
   }
 
   // `counter` is that of this lane's own market.
-  KS_ON_LANE void decide(uint64_t counter) const {
-    const int group = (int)((uint32_t)markets.first / (uint32_t)rollout.markets_per_network);
-    const int32_t* const network = rollout.networks + (int64_t)group * kNetworkInts;
+  template <typename From>
+  KS_ON_LANE void decide(const Network& network, const From& from, uint64_t counter) const {
     Outputs out;
 #pragma unroll 1
     for (int first_row = 0; first_row < markets.count; first_row += kRowsOfTile) {
       Rows<kInputTiles> in;
-      read(first_row, in);
+      read(from, first_row, in);
       Outputs found;
       evaluate(network, in, found);
       if (first_row == 0 || this_lane() >= first_row) out = found;
@@ -111,13 +121,13 @@ struct PolicyDecision {
     const int row = this_lane();
     const uint64_t words = shuffle(counter, min_of(row, markets.count - 1) * markets.lanes_each) + (uint64_t)(64 * slot) * kGolden;
     if (!exists(row)) return;
-    __stcs(rollout.log_prob + place(row), draw(out, row, words, network + kNetworkInts - kDeviations));
+    __stcs(rollout.log_prob + place(row), draw(out, row, words, network.from(kNetworkInts - kDeviations)));
     if (rollout.value) __stcs(rollout.value + place(row), kHasCritic ? out.value : 0.0f);
   }
 
 #if KS_POLICY_CATEGORICAL
   // The largest of the logits with Gumbel noise; of equals the first. Returns the logarithm of its probability.
-  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, const int32_t*) const {
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, Network) const {
     float top = out.policy[0], best = 0.0f, chosen = 0.0f, sum = 0.0f;
     int choice = -1;
     uint64_t word = 0;
@@ -140,7 +150,7 @@ struct PolicyDecision {
   }
 #else
   // Means with Gaussian noise. Returns the logarithm of the density.
-  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, const int32_t* deviations) const {
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, Network deviations) const {
     constexpr float kLogRootTwoPi = 0.918938533204673f;
     float log_prob = -kLogRootTwoPi * KS_POLICY_OUTPUTS, noise[2] = {0.0f, 0.0f};
     float* const drawn = rollout.actions + place(row) * KS_POLICY_OUTPUTS;
@@ -148,7 +158,7 @@ struct PolicyDecision {
 #pragma unroll
     for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
       if (i % 2 == 0 && rollout.noise) normals(mix64(words + (uint64_t)(i / 2) * kGolden), noise[0], noise[1]);
-      const float z = noise[i % 2], deviation = read_number(deviations + i), x = out.policy[i] + __expf(deviation) * z;
+      const float z = noise[i % 2], deviation = deviations.number(i), x = out.policy[i] + __expf(deviation) * z;
       log_prob -= 0.5f * z * z + deviation;
       __stcs(drawn + i, x);
       taken[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;  // NaN stays NaN, of which the step makes an error
@@ -159,38 +169,56 @@ struct PolicyDecision {
 };
 
 // Decisions of all of a warp's markets. In line, as a function that is called reads the launch from memory, number by number.
-KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, uint64_t counter, int64_t number) {
+KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, const Network& network, uint64_t counter, int64_t number) {
 #pragma unroll 1
-  for (int slot = 0; slot < launch.rollout.slots; ++slot)
-    PolicyDecision{launch, launch.rollout, markets, slot, number}.decide(counter);
+  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
+    const PolicyDecision decision = {launch, launch.rollout, markets, slot, number};
+    decision.decide(network, decision.observations(), counter);
+  }
 }
 
-// What came of a decision. `played`: whether this lane's market took part in it.
-KS_ON_LANE void record(const Launch& launch, const WarpMarkets& markets, int64_t decision, bool played) {
+// What came of a decision for a slot. `played`: whether its market took part in it.
+struct DecisionResult {
+  float reward;
+  bool terminated, truncated, played;
+};
+KS_ON_LANE DecisionResult result_in_memory(const Launch& launch, int64_t row, bool played) {
+  return {launch.reward[row], launch.terminated[row] != 0, launch.truncated[row] != 0, played};
+}
+
+// Record that of this lane's market.
+KS_ON_LANE void record(const Launch& launch, int64_t m, int slot, int64_t number, const DecisionResult& result) {
   const Rollout& rollout = launch.rollout;
+  const int64_t to = (number * launch.markets + m) * rollout.slots + slot;
+  __stcs(rollout.reward + to, result.reward);
+  rollout.terminated[to] = result.terminated;
+  rollout.truncated[to] = result.truncated;
+  rollout.played[to] = result.played;
+  if (slot == 0 && rollout.decision_events) rollout.decision_events[number * launch.markets + m] = launch.decision_events[m];
+}
+// And what its slot saw last, of an episode that was truncated.
+KS_ON_LANE void record_final(const Launch& launch, int64_t m, int slot, int64_t number) {
+  const Rollout& rollout = launch.rollout;
+  if (rollout.every == 0) return;
+  const float* const seen = launch.final_observation + (m * launch.slots + slot) * rollout.stride;
+  const int64_t to = ((number / rollout.every * launch.markets + m) * rollout.slots + slot) * PolicyDecision::kWidth;
+#pragma unroll 1
+  for (int i = 0; i < PolicyDecision::kWidth; i += 2) {
+    const float x = RowsInMemory::number(seen, i), y = RowsInMemory::number(seen, i + 1);
+    if (KS_POLICY_ROWS16) reinterpret_cast<uint32_t*>(rollout.final_rows16)[(to + i) / 2] = as_pair(x, y);
+    else rollout.final_rows[to + i] = x, rollout.final_rows[to + i + 1] = y;
+  }
+}
+
+// Both, of all slots with the policy, as the step left it in memory.
+KS_ON_LANE void record_step(const Launch& launch, const WarpMarkets& markets, int64_t number, bool played) {
+  if (!markets.keeps_own()) return;
   const int64_t m = markets.first + markets.own();
 #pragma unroll 1
-  for (int slot = 0; slot < rollout.slots; ++slot) {
-    bool truncated = false;
-    if (markets.keeps_own()) {
-      const int64_t row = m * launch.slots + slot, to = (decision * launch.markets + m) * rollout.slots + slot;
-      __stcs(rollout.reward + to, launch.reward[row]);
-      rollout.terminated[to] = launch.terminated[row];
-      rollout.truncated[to] = launch.truncated[row];
-      rollout.played[to] = played;
-      truncated = launch.truncated[row] != 0;
-      if (slot == 0 && rollout.decision_events) rollout.decision_events[decision * launch.markets + m] = launch.decision_events[m];
-    }
-    for (unsigned left = ballot(truncated && rollout.every > 0); left != 0; left &= left - 1) {
-      const int64_t market = markets.first + lowest_bit(left) / markets.lanes_each;
-      const float* const from = launch.final_observation + (market * launch.slots + slot) * rollout.stride;
-      const int64_t to = ((decision / rollout.every * launch.markets + market) * rollout.slots + slot) * PolicyDecision::kWidth;
-      for (int i = 2 * this_lane(); i < PolicyDecision::kWidth; i += 2 * kLaneCount) {
-        const float x = PolicyDecision::number_of(from, i), y = PolicyDecision::number_of(from, i + 1);
-        if (rollout.rows16) reinterpret_cast<uint32_t*>(rollout.final_rows16)[(to + i) / 2] = as_pair(x, y);
-        if (rollout.rows) rollout.final_rows[to + i] = x, rollout.final_rows[to + i + 1] = y;
-      }
-    }
+  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
+    const DecisionResult result = result_in_memory(launch, m * launch.slots + slot, played);
+    record(launch, m, slot, number, result);
+    if (result.truncated) record_final(launch, m, slot, number);
   }
 }
 

@@ -28,16 +28,56 @@ constexpr int kBiases = kBodies * KS_POLICY_HIDDEN + kHeadTiles * kColumnsOfTile
 constexpr int kDeviations = kOutputTiles * kColumnsOfTile;  // logarithms of these, behind all
 constexpr int kNetworkInts = kPieces * kWarpLanes * 4 + kBiases + kDeviations;
 
+// Where a network is, from some number on: in the shared memory of a block of several warps, else in global memory.
 struct Piece {
   uint32_t a, b, c, d;
 };
-KS_ON_LANE Piece read_piece(const int32_t* at) {
-  Piece piece;
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(piece.a), "=r"(piece.b), "=r"(piece.c), "=r"(piece.d) : "l"(__cvta_generic_to_global(at)));
-  return piece;
+struct Network {
+#ifdef KS_WARPS
+  uint32_t at;
+  KS_ON_LANE Network from(int i) const { return {at + 4 * (uint32_t)i}; }
+  KS_ON_LANE Piece piece(int i) const {
+    Piece p;
+    asm("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(p.a), "=r"(p.b), "=r"(p.c), "=r"(p.d) : "r"(at + 4 * (uint32_t)i));
+    return p;
+  }
+  KS_ON_LANE float number(int i) const {
+    float x;
+    asm("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + 4 * (uint32_t)i));
+    return x;
+  }
+#else
+  const int32_t* at;
+  KS_ON_LANE Network from(int i) const { return {at + i}; }
+  KS_ON_LANE Piece piece(int i) const {
+    Piece p;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(p.a), "=r"(p.b), "=r"(p.c), "=r"(p.d) : "l"(__cvta_generic_to_global(at + i)));
+    return p;
+  }
+  KS_ON_LANE float number(int i) const { return __int_as_float(__ldg(at + i)); }
+#endif
+};
+
+// The network of some markets, from the first on. All threads of a block call this, which waits for them where they share it.
+KS_ON_LANE Network take_network(const Launch& launch, int64_t first_market, int* shared) {
+  const Rollout& rollout = launch.rollout;
+#ifdef KS_WARPS
+  for (int i = threadIdx.x; i < kNetworkInts / 4; i += blockDim.x)
+    reinterpret_cast<Four*>(shared)[i] = reinterpret_cast<const Four*>(rollout.networks)[i];
+  __syncthreads();
+  return {(uint32_t)__cvta_generic_to_shared(shared)};
+#else
+  const uint32_t group = (uint32_t)first_market / (uint32_t)rollout.markets_per_network;
+  return {rollout.networks + (int64_t)group * kNetworkInts};
+#endif
 }
-KS_ON_LANE float read_number(const int32_t* at) { return __int_as_float(__ldg(at)); }
+// Of a block's shared memory it takes so many ints, the first ones.
+#ifdef KS_WARPS
+constexpr int kSharedNetworkInts = kNetworkInts;
+#else
+constexpr int kSharedNetworkInts = 0;
+#endif
 
 // sums[16, 8] += a[16, 16] * b[16, 8].
 KS_ON_LANE void multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -64,21 +104,21 @@ KS_ON_LANE float activated(float x) {
 template <int kDepths>
 using Rows = uint32_t[kDepths][4];
 
-// A hidden layer. `pieces` and `biases` (null: they came with the inputs) are the lane's.
-template <int kDepths>
-KS_ON_LANE void hidden_layer(const Rows<kDepths>& in, const int32_t* pieces, const int32_t* biases, Rows<kHiddenTiles>& out) {
+// A hidden layer; the biases of one that is not kBiased came with the inputs. `pieces` and `biases` are the lane's.
+template <int kDepths, bool kBiased>
+KS_ON_LANE void hidden_layer(const Rows<kDepths>& in, Network pieces, Network biases, Rows<kHiddenTiles>& out) {
 #pragma unroll
   for (int n = 0; n < kHiddenTiles; ++n) {  // two tiles of outputs, which are one of the next layer's inputs
     float sums[2][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int32_t* const bias = biases + (2 * n + half) * kColumnsOfTile;
-      sums[half][0] = sums[half][2] = biases ? read_number(bias) : 0.0f;
-      sums[half][1] = sums[half][3] = biases ? read_number(bias + 1) : 0.0f;
+      const int bias = (2 * n + half) * kColumnsOfTile;
+      sums[half][0] = sums[half][2] = kBiased ? biases.number(bias) : 0.0f;
+      sums[half][1] = sums[half][3] = kBiased ? biases.number(bias + 1) : 0.0f;
     }
 #pragma unroll
     for (int k = 0; k < kDepths; ++k) {
-      const Piece w = read_piece(pieces + (n * kDepths + k) * 4 * kWarpLanes);
+      const Piece w = pieces.piece((n * kDepths + k) * 4 * kWarpLanes);
       multiply(sums[0], in[k], w.a, w.b), multiply(sums[1], in[k], w.c, w.d);
     }
 #pragma unroll
@@ -90,11 +130,11 @@ KS_ON_LANE void hidden_layer(const Rows<kDepths>& in, const int32_t* pieces, con
 }
 
 // A tile of outputs.
-KS_ON_LANE void head(const Rows<kHiddenTiles>& in, const int32_t* pieces, const int32_t* biases, float (&out)[4]) {
-  out[0] = out[2] = read_number(biases), out[1] = out[3] = read_number(biases + 1);
+KS_ON_LANE void head(const Rows<kHiddenTiles>& in, Network pieces, Network biases, float (&out)[4]) {
+  out[0] = out[2] = biases.number(0), out[1] = out[3] = biases.number(1);
 #pragma unroll
   for (int k = 0; k < kHiddenTiles; k += 2) {
-    const Piece w = read_piece(pieces + k / 2 * 4 * kWarpLanes);
+    const Piece w = pieces.piece(k / 2 * 4 * kWarpLanes);
     multiply(out, in[k], w.a, w.b), multiply(out, in[k + 1], w.c, w.d);
   }
 }
@@ -112,21 +152,21 @@ KS_ON_LANE float column_of(const float (&tile)[4], int column) {
   return this_lane() & 8 ? lower : upper;
 }
 
-// Outputs of 16 rows, those of row L % 16 in lane L. `network` has kNetworkInts words.
-KS_ON_LANE void evaluate(const int32_t* network, const Rows<kInputTiles>& in, Outputs& out) {
-  const int32_t* const pieces = network + 4 * this_lane();
-  const int32_t* const biases = network + kPieces * 4 * kWarpLanes + 2 * (this_lane() % 4);
-  const int32_t* const heads = pieces + kBodies * kBodyPieces * 4 * kWarpLanes;
-  const int32_t* const head_biases = biases + kBodies * KS_POLICY_HIDDEN;
+// Outputs of 16 rows, those of row L % 16 in lane L.
+KS_ON_LANE void evaluate(const Network& network, const Rows<kInputTiles>& in, Outputs& out) {
+  const Network pieces = network.from(4 * this_lane());
+  const Network biases = network.from(kPieces * 4 * kWarpLanes + 2 * (this_lane() % 4));
+  const Network heads = pieces.from(kBodies * kBodyPieces * 4 * kWarpLanes);
+  const Network head_biases = biases.from(kBodies * KS_POLICY_HIDDEN);
   const auto head_of = [&](const Rows<kHiddenTiles>& rows, int n, float (&tile)[4]) {
-    head(rows, heads + n * kHeadPieces * 4 * kWarpLanes, head_biases + n * kColumnsOfTile, tile);
+    head(rows, heads.from(n * kHeadPieces * 4 * kWarpLanes), head_biases.from(n * kColumnsOfTile), tile);
   };
 #pragma unroll 1  // one code for both networks: fetching it takes longer than running it
   for (int body = 0; body < kBodies; ++body) {
     Rows<kHiddenTiles> first, second;
-    const int32_t* const own = pieces + body * kBodyPieces * 4 * kWarpLanes;
-    hidden_layer<kInputTiles>(in, own, nullptr, first);
-    hidden_layer<kHiddenTiles>(first, own + kFirstPieces * 4 * kWarpLanes, biases + body * KS_POLICY_HIDDEN, second);
+    const Network own = pieces.from(body * kBodyPieces * 4 * kWarpLanes);
+    hidden_layer<kInputTiles, false>(in, own, biases, first);
+    hidden_layer<kHiddenTiles, true>(first, own.from(kFirstPieces * 4 * kWarpLanes), biases.from(body * KS_POLICY_HIDDEN), second);
     float tile[4];
     if (kBodies == 1 || body == 0) {
 #pragma unroll

@@ -8,7 +8,7 @@ namespace ks {
 
 // From decision `from` on, where each step takes up its markets and stores them. `step()` plays one, of all lanes.
 template <typename Step>
-KS_ON_LANE void roll_out(const Launch& launch, const WarpMarkets& markets, int64_t from, const Step& step) {
+KS_ON_LANE void roll_out(const Launch& launch, const WarpMarkets& markets, const Network& network, int64_t from, const Step& step) {
   const int64_t m = markets.first + markets.own();
 #pragma unroll 1
   for (int64_t d = from; d < launch.decisions; ++d) {
@@ -19,12 +19,11 @@ KS_ON_LANE void roll_out(const Launch& launch, const WarpMarkets& markets, int64
       plays = !launch.done[m] && !market_has_stopped(launch.error[m]);
     }
     sync_warp();
-    decide(launch, markets, counter, d);
+    decide(launch, markets, network, counter, d);
     sync_warp();
     step();
     sync_warp();
-    record(launch, markets, d, plays);
-    sync_warp();
+    record_step(launch, markets, d, plays);
   }
 }
 

@@ -43,7 +43,7 @@ class CudaEngine(NativeEngine):
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
         self._agents_text = ""  # what kernels include, where users have added agents
-        self._policies: list[Mapping[str, int | str]] = []  # definitions of kernels with policies inside
+        self._policies: list[tuple[Mapping[str, int | str], int]] = []  # definitions of kernels with policies inside, and words
 
     @property
     def _events(self) -> int:
@@ -150,6 +150,8 @@ class CudaEngine(NativeEngine):
             self._sizes,
             torch.device("cuda", self._index),
             task=int(mode > 0),
+            rollout=int(mode >= _ROLLOUTS),
+            network_ints=self._policies[mode - _ROLLOUTS][1] if mode >= _ROLLOUTS else 0,
             reach=self._reach,
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
@@ -186,7 +188,7 @@ class CudaEngine(NativeEngine):
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
-            **(self._policies[mode - _ROLLOUTS] if mode >= _ROLLOUTS else {}),
+            **(self._policies[mode - _ROLLOUTS][0] if mode >= _ROLLOUTS else {}),
         }
         if self._events == 2:
             return chosen | common | self.force
@@ -252,9 +254,12 @@ class CudaEngine(NativeEngine):
             given: `actions` float32 `[M, K, A]` or `choices` int64 `[M, K]`, which each decision is written to.
         """
         self._check_task(ENV_STEP, given)
-        if policy not in self._policies:
-            self._policies.append(policy)
-        mode = _ROLLOUTS + self._policies.index(policy)
+        networks = fields["networks"]
+        assert isinstance(networks, torch.Tensor)
+        kind = (policy, networks.shape[1] if len(networks) == 1 else 0)  # one network may be in shared memory
+        if kind not in self._policies:
+            self._policies.append(kind)
+        mode = _ROLLOUTS + self._policies.index(kind)
         kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0

@@ -266,7 +266,7 @@ def _play_inside(
         given = {"choices": torch.zeros((markets, slots), dtype=torch.int64, device=core.device)}
     else:
         given = {"actions": torch.zeros((markets, slots, shape.outputs), device=core.device)}
-    core.roll_out(packing.definitions(shape), steps, fields, given)
+    core.roll_out(packing.definitions(shape, rows16=kept), steps, fields, given)
     _write_rows(out.last_rows, core.seen("observation", core.roles[0], 0))
 
 

@@ -16,8 +16,8 @@ from kineticsim_env.policies.networks import NetworkPolicy, NetworkShape
 _LANES, _TILE, _COLUMNS = 32, 16, 8  # of a warp; rows and depth of a product, and its outputs
 
 
-def definitions(shape: NetworkShape) -> dict[str, int | str]:
-    """Return the preprocessor definitions of a kernel with such a policy inside."""
+def definitions(shape: NetworkShape, *, rows16: bool) -> dict[str, int | str]:
+    """Return the preprocessor definitions of a kernel with such a policy inside, which records bfloat16 or float32."""
     return {
         "KS_POLICY": 1,
         "KS_POLICY_INPUTS": shape.inputs,
@@ -27,6 +27,7 @@ def definitions(shape: NetworkShape) -> dict[str, int | str]:
         "KS_POLICY_TRUNK": int(shape.trunk),
         "KS_POLICY_CRITIC": int(shape.has_critic),
         "KS_POLICY_CATEGORICAL": int(shape.categorical),
+        "KS_POLICY_ROWS16": int(rows16),
     }
 
 
