@@ -67,7 +67,9 @@ struct RolloutEnvironment : EventEnvironment<Market> {
       if (!part.plays) return;
       see();
       if (this->outcome.end == kEndTruncated) keep_final();
-      if (part.restarts && number + 1 == this->launch.decisions) write_rows(true);
+      // What a market restarts from is overwritten, be it in this step or before it is stored.
+      const bool same_step = this->task.autoreset == kAutoresetSameStep;
+      if (this->all_ended() && (!same_step || number + 1 == this->launch.decisions)) write_rows(true);
     } else {
       Base::observe(part);
     }

@@ -218,7 +218,7 @@ KS_ON_LANE void record_step(const Launch& launch, const WarpMarkets& markets, in
   for (int slot = 0; slot < launch.rollout.slots; ++slot) {
     const DecisionResult result = result_in_memory(launch, m * launch.slots + slot, played);
     record(launch, m, slot, number, result);
-    if (result.truncated) record_final(launch, m, slot, number);
+    if (result.truncated && played) record_final(launch, m, slot, number);
   }
 }
 

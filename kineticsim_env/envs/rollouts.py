@@ -44,8 +44,8 @@ class Rollout:
         terminated: bool `[T, M]`.
         truncated: bool `[T, M]`.
         played: bool `[T, M]`: False where a market only began anew (NEXT_STEP autoreset), waited or had stopped.
-        final_rows: Of episodes that were truncated what was seen last, `[R, M, W]` as `rows`: of decision t in row
-            `t // every`.
+        final_rows: Of episodes that were truncated what was seen last, `[R, M, W]` as `rows`: of decision t, which was
+            played, in row `t // every`.
         last_rows: What is seen after the last decision, `[M, W]`.
         decision_events: Events of each decision, where these end decisions, int32 `[T, M]`; else None.
         every: Decisions among which a market's episode is truncated at most once; R is T / every, rounded up.
@@ -299,7 +299,7 @@ def _play_by_steps(
             for buffer, result in ((out.reward, reward), (out.terminated, terminated), (out.truncated, truncated)):
                 buffer[t] = _as_tensor(result, core)
             seen = infos["final_obs"] if core.autoreset == SAME_STEP else observation
-            final, ends = out.final_rows[t // out.every], out.truncated[t][:, None]
+            final, ends = out.final_rows[t // out.every], (out.truncated[t] & out.played[t])[:, None]
             size = observation.shape[-1]
             final[:, :size] = torch.where(ends, _as_tensor(seen, core).to(final.dtype), final[:, :size])
             final[:, size] = 1.0
