@@ -120,7 +120,10 @@ def rollout(
     if not isinstance(core, EnvCore) or not isinstance(inner, VectorEnv):
         asked = "a vector environment of this package, such as gymnasium.make_vec makes, perhaps in wrappers"
         raise TypeError(f"envs: expected {asked}, got {show(envs)}")
-    networks = _check_policies(policy, core)
+    if not hasattr(envs, "observation"):
+        asked = "wrappers that have the present `observation`, as those of kineticsim_env.wrappers"
+        raise TypeError(f"envs: expected {asked}, got {type(envs).__name__}")
+    networks = _check_policies(policy, core, envs.single_observation_space.shape[0])
     check_count("steps", steps, 1), check_flag("noise", noise)
     if observations not in _KINDS:
         raise ValueError(f"observations: expected torch.float32 or torch.bfloat16, got {show(observations)}")
@@ -143,7 +146,7 @@ def rollout(
 # Checks ---------------------------------------------------------------------------------------------------------------
 
 
-def _check_policies(policy: Any, core: EnvCore) -> list[NetworkPolicy]:
+def _check_policies(policy: Any, core: EnvCore, width: int) -> list[NetworkPolicy]:
     networks = list(policy) if isinstance(policy, (list, tuple)) else [policy]
     for place, network in enumerate(networks):
         name = f"policy[{place}]" if isinstance(policy, (list, tuple)) else "policy"
@@ -164,6 +167,8 @@ def _check_policies(policy: Any, core: EnvCore) -> list[NetworkPolicy]:
     wanted = choices or core.task.action_form(role).size
     if shape.outputs != wanted:
         raise ValueError(f"policy: expected {wanted} outputs, as the environment has actions, got {shape.outputs}")
+    if shape.inputs != width:
+        raise ValueError(f"policy: expected {width} inputs, as observations have, got {shape.inputs}")
     return networks
 
 
@@ -228,7 +233,6 @@ def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> s
         "rewards, features, ends or opponents are functions": core.own is not None,
         "validate=True looks at every step": core.settings.validate,
         "it is shown": envs.unwrapped.render_mode is not None,
-        "the networks' inputs are not its observations": shape.inputs != core.observation_size(core.roles[0]),
         f"a network has fewer than {_MARKETS_OF_A_NETWORK} markets, or no multiple of them": len(networks) > 1
         and core.simulator.num_markets // len(networks) % _MARKETS_OF_A_NETWORK != 0,
     }
