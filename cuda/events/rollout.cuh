@@ -20,9 +20,7 @@ struct FeatureWords {
   uint32_t* own;  // word 0 of this lane
 
   KS_ON_LANE void write(int i, float feature) const {
-    unsigned short bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(feature));
-    reinterpret_cast<unsigned short*>(own + i / 2 * kLaneCount)[i & 1] = bits;
+    reinterpret_cast<unsigned short*>(own + i / 2 * kLaneCount)[i & 1] = (unsigned short)as_pair(feature, 0.0f);
   }
   KS_ON_LANE void begin_slot(int) const {}
   KS_ON_LANE void write_own(int i, float feature) const { write(i, feature); }

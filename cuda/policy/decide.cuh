@@ -35,10 +35,9 @@ KS_ON_LANE float uniform_of(uint32_t bits) { return ((float)(bits >> 8) + 0.5f) 
 
 // Two independent standard normal numbers (Box and Muller).
 KS_ON_LANE void normals(uint64_t word, float& first, float& second) {
-  float length;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(length) : "f"(-2.0f * __logf(uniform_of(high_half(word)))));
+  const float length = fast_root(-2.0f * fast_log(uniform_of(high_half(word))));
   const float angle = (float)(int32_t)low_half(word) * (3.14159265358979f * 0x1p-31f);
-  first = length * __cosf(angle), second = length * __sinf(angle);
+  first = length * fast_cos(angle), second = length * fast_sin(angle);
 }
 
 // Observations as the policy takes them: pairs of numbers in bfloat16, word j of row r. Behind the numbers there is a 1, then zeros.
@@ -93,15 +92,14 @@ struct PolicyDecision {
       if (!exists(row)) continue;
       const int64_t to = place(row) * kWidth + 2 * word;
       if (KS_POLICY_ROWS16) {
-        unsigned* const out = reinterpret_cast<unsigned*>(rollout.rows16) + to / 2;
+        uint32_t* const out = reinterpret_cast<uint32_t*>(rollout.rows16) + to / 2;
 #pragma unroll
-        for (int part = 0; part < kWidth / 8; ++part) __stcs(out + part * 4, in[part / 2][part % 2 * 2 + half]);
+        for (int part = 0; part < kWidth / 8; ++part) put(out + part * 4, in[part / 2][part % 2 * 2 + half]);
       } else {
         const float* const seen = observations().row(row);
 #pragma unroll 1
         for (int i = 2 * word; i < kWidth; i += 8)
-          __stcs(reinterpret_cast<float2*>(rollout.rows + to - 2 * word + i),
-                 make_float2(RowsInMemory::number(seen, i), RowsInMemory::number(seen, i + 1)));
+          put_two(rollout.rows + to - 2 * word + i, RowsInMemory::number(seen, i), RowsInMemory::number(seen, i + 1));
       }
     }
   }
@@ -121,8 +119,8 @@ struct PolicyDecision {
     const int row = this_lane();
     const uint64_t words = shuffle(counter, min_of(row, markets.count - 1) * markets.lanes_each) + (uint64_t)(64 * slot) * kGolden;
     if (!exists(row)) return;
-    __stcs(rollout.log_prob + place(row), draw(out, row, words, network.from(kNetworkInts - kDeviations)));
-    if (rollout.value) __stcs(rollout.value + place(row), kHasCritic ? out.value : 0.0f);
+    put(rollout.log_prob + place(row), draw(out, row, words, network.from(kNetworkInts - kDeviations)));
+    if (rollout.value) put(rollout.value + place(row), kHasCritic ? out.value : 0.0f);
   }
 
 #if KS_POLICY_CATEGORICAL
@@ -138,15 +136,15 @@ struct PolicyDecision {
       float x = logit;
       if (rollout.noise) {
         if (i % 2 == 0) word = mix64(words + (uint64_t)(i / 2) * kGolden);
-        x -= __logf(-__logf(uniform_of(i % 2 ? low_half(word) : high_half(word))));
+        x -= fast_log(-fast_log(uniform_of(i % 2 ? low_half(word) : high_half(word))));
       }
       if (choice < 0 || x > best) best = x, choice = i, chosen = logit;
     }
 #pragma unroll
-    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) sum += __expf(out.policy[i] - top);
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) sum += fast_exp(out.policy[i] - top);
     const_cast<int64_t*>(launch.choices)[slot_row(row)] = choice;
     rollout.choices[place(row)] = choice;
-    return chosen - top - __logf(sum);
+    return chosen - top - fast_log(sum);
   }
 #else
   // Means with Gaussian noise. Returns the logarithm of the density.
@@ -158,9 +156,9 @@ struct PolicyDecision {
 #pragma unroll
     for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
       if (i % 2 == 0 && rollout.noise) normals(mix64(words + (uint64_t)(i / 2) * kGolden), noise[0], noise[1]);
-      const float z = noise[i % 2], deviation = deviations.number(i), x = out.policy[i] + __expf(deviation) * z;
+      const float z = noise[i % 2], deviation = deviations.number(i), x = out.policy[i] + fast_exp(deviation) * z;
       log_prob -= 0.5f * z * z + deviation;
-      __stcs(drawn + i, x);
+      put(drawn + i, x);
       taken[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;  // NaN stays NaN, of which the step makes an error
     }
     return log_prob;
@@ -190,7 +188,7 @@ KS_ON_LANE DecisionResult result_in_memory(const Launch& launch, int64_t row, bo
 KS_ON_LANE void record(const Launch& launch, int64_t m, int slot, int64_t number, const DecisionResult& result) {
   const Rollout& rollout = launch.rollout;
   const int64_t to = (number * launch.markets + m) * rollout.slots + slot;
-  __stcs(rollout.reward + to, result.reward);
+  put(rollout.reward + to, result.reward);
   rollout.terminated[to] = result.terminated;
   rollout.truncated[to] = result.truncated;
   rollout.played[to] = result.played;

@@ -5,7 +5,7 @@
 // kineticsim_env/policies/packing.py packs the weights in the order in which lanes take them. sm_80 on.
 #pragma once
 
-#include "lane/lanes.cuh"
+#include "policy/products.cuh"
 
 namespace ks {
 
@@ -28,37 +28,6 @@ constexpr int kBiases = kBodies * KS_POLICY_HIDDEN + kHeadTiles * kColumnsOfTile
 constexpr int kDeviations = kOutputTiles * kColumnsOfTile;  // logarithms of these, behind all
 constexpr int kNetworkInts = kPieces * kWarpLanes * 4 + kBiases + kDeviations;
 
-// Where a network is, from some number on: in the shared memory of a block of several warps, else in global memory.
-struct Piece {
-  uint32_t a, b, c, d;
-};
-struct Network {
-#ifdef KS_WARPS
-  uint32_t at;
-  KS_ON_LANE Network from(int i) const { return {at + 4 * (uint32_t)i}; }
-  KS_ON_LANE Piece piece(int i) const {
-    Piece p;
-    asm("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(p.a), "=r"(p.b), "=r"(p.c), "=r"(p.d) : "r"(at + 4 * (uint32_t)i));
-    return p;
-  }
-  KS_ON_LANE float number(int i) const {
-    float x;
-    asm("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + 4 * (uint32_t)i));
-    return x;
-  }
-#else
-  const int32_t* at;
-  KS_ON_LANE Network from(int i) const { return {at + i}; }
-  KS_ON_LANE Piece piece(int i) const {
-    Piece p;
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(p.a), "=r"(p.b), "=r"(p.c), "=r"(p.d) : "l"(__cvta_generic_to_global(at + i)));
-    return p;
-  }
-  KS_ON_LANE float number(int i) const { return __int_as_float(__ldg(at + i)); }
-#endif
-};
-
 // The network of some markets, from the first on. All threads of a block call this, which waits for them where they share it.
 KS_ON_LANE Network take_network(const Launch& launch, int64_t first_market, int* shared) {
   const Rollout& rollout = launch.rollout;
@@ -66,7 +35,7 @@ KS_ON_LANE Network take_network(const Launch& launch, int64_t first_market, int*
   for (int i = threadIdx.x; i < kNetworkInts / 4; i += blockDim.x)
     reinterpret_cast<Four*>(shared)[i] = reinterpret_cast<const Four*>(rollout.networks)[i];
   __syncthreads();
-  return {(uint32_t)__cvta_generic_to_shared(shared)};
+  return network_in_shared(shared);
 #else
   const uint32_t group = (uint32_t)first_market / (uint32_t)rollout.markets_per_network;
   return {rollout.networks + (int64_t)group * kNetworkInts};
@@ -79,24 +48,11 @@ constexpr int kSharedNetworkInts = kNetworkInts;
 constexpr int kSharedNetworkInts = 0;
 #endif
 
-// sums[16, 8] += a[16, 16] * b[16, 8].
-KS_ON_LANE void multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-KS_ON_LANE uint32_t as_pair(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
 KS_ON_LANE float activated(float x) {
 #if KS_POLICY_RELU
   return fmaxf(x, 0.0f);
 #else
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+  return fast_tanh(x);
 #endif
 }
 
