@@ -10,7 +10,7 @@ from kineticsim_env.counterfactuals import block_impact, causal_impact, counterf
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
-from kineticsim_env.envs.rollouts import Rollout, rollout
+from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.runtime import __version__
@@ -36,8 +36,8 @@ __all__ = [
     "MarketMakingTask",
     "NetworkPolicy",
     "OrderFlag",
+    "PolicyRollout",
     "Reject",
-    "Rollout",
     "Simulator",
     "TradingTask",
     "__version__",

@@ -1,4 +1,4 @@
-"""Rollouts: markets are what they are when the recorded actions are played one by one, on every engine, however it is cut."""
+"""Rollouts: markets are what they are when the recorded actions are played one by one, on every engine."""
 
 import gymnasium as gym
 import numpy as np
@@ -19,7 +19,9 @@ SMALL = {"horizon": 5, "bank_size": 3, "warmup": 5}
 
 
 def make(task="MarketMaking", markets=6, **given):
-    envs = gym.make_vec(f"KineticSim/{task}-v0", num_envs=markets, **{"output": "torch", "engine": "cpu", **SMALL, **given})
+    envs = gym.make_vec(
+        f"KineticSim/{task}-v0", num_envs=markets, **{"output": "torch", "engine": "cpu", **SMALL, **given}
+    )
     envs.reset(seed=11)
     return envs
 
@@ -78,7 +80,9 @@ def test_recorded_actions_played_one_by_one(task, preset, mode, action_type, eng
     part = envs.rollout(network_for(envs), 12, observations=kind)
     assert part.truncated.any() or part.terminated.any()
     assert bool(part.played.all()) == (mode.name == "SAME_STEP")
-    check_replay(make(task, preset=preset, autoreset_mode=mode, action_type=action_type, engine=engine, stagger=True), [part])
+    check_replay(
+        make(task, preset=preset, autoreset_mode=mode, action_type=action_type, engine=engine, stagger=True), [part]
+    )
 
 
 @pytest.mark.parametrize("decide", ["fill", "touch"])
@@ -134,14 +138,18 @@ def test_words_are_those_of_the_page():
 
 def test_noise_has_its_distribution():
     count = 1 << 17
-    words = noise.words_of(torch.tensor([5]), torch.arange(count), torch.zeros(count, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
+    words = noise.words_of(
+        torch.tensor([5]), torch.arange(count), torch.zeros(count, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
+    )
     drawn = noise.normals(words, 4).double()
     error = 4 / count**0.5
     assert drawn.mean(0).abs().max() < error and (drawn.var(0) - 1).abs().max() < 2 * error
     assert (torch.corrcoef(drawn.T) - torch.eye(4)).abs().max() < error
     assert abs((drawn.abs() > 1.959964).double().mean() - 0.05) < error
     gumbel = noise.gumbels(words, 3).double()
-    assert (gumbel.mean(0) - 0.5772157).abs().max() < 2 * error and (gumbel.var(0) - np.pi**2 / 6).abs().max() < 6 * error
+    assert (gumbel.mean(0) - 0.5772157).abs().max() < 2 * error and (
+        gumbel.var(0) - np.pi**2 / 6
+    ).abs().max() < 6 * error
 
 
 def test_log_probabilities_are_of_what_was_chosen():
@@ -182,7 +190,7 @@ def test_a_rollout_is_written_into_one_that_is_there():
         assert torch.equal(getattr(out, name), getattr(expected, name))
     with pytest.raises(ValueError, match=r"out.rows: expected torch.float32 \[7, 6, 40\] on cpu, contiguous, got"):
         envs.rollout(policy, 7, out=out)
-    with pytest.raises(TypeError, match="out: expected a Rollout"):
+    with pytest.raises(TypeError, match="out: expected a PolicyRollout"):
         envs.rollout(policy, 7, out={})
 
 
@@ -205,7 +213,7 @@ def test_wrappers_show_what_the_policy_sees():
 
 def test_rewards_of_users_are_recorded():
     envs = make(reward=lambda before, after: after.inventory.float())
-    part = envs.rollout(network_for(envs), 5)
+    part = envs.rollout(network_for(envs), 4)
     assert torch.equal(part.reward[-1], envs.simulator.inventory[:, 0].float())
     assert part.reward.abs().sum() > 0
 
@@ -226,7 +234,9 @@ def test_what_is_refused():
         ks.rollout(gym.make("KineticSim/MarketMaking-v0", engine="cpu", **SMALL), policy, 1)
     with pytest.raises(TypeError, match="policy: expected a NetworkPolicy"):
         envs.rollout(torch.nn.Linear(39, 4), 1)
-    with pytest.raises(ValueError, match="policy: expected a network, or a number of them that divides the 6 markets, got 4"):
+    with pytest.raises(
+        ValueError, match="policy: expected a network, or a number of them that divides the 6 markets, got 4"
+    ):
         envs.rollout([policy] * 4, 1)
     with pytest.raises(ValueError, match=r"policy\[1\]: expected the shape of the first"):
         envs.rollout([policy, network_for(envs, hidden=128)], 1)
@@ -277,7 +287,9 @@ def test_other_shapes_of_networks_are_refused_by_name(build, said):
 
 
 @pytest.mark.parametrize("trunk", [False, True])
-@pytest.mark.parametrize(("inputs", "outputs", "hidden"), [(39, 4, 64), (37, 49, 128), (47, 2, 64), (48, 8, 64), (1, 64, 64)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "hidden"), [(39, 4, 64), (37, 49, 128), (47, 2, 64), (48, 8, 64), (1, 64, 64)]
+)
 def test_packed_weights_give_the_networks_outputs(trunk, inputs, outputs, hidden):
     """Products as PTX lays them out among lanes, in NumPy: what the kernel makes of packed weights."""
     torch.manual_seed(1)

@@ -1,11 +1,12 @@
 """The kernel of rollouts, with a fiber per lane: its markets are those of the C++ engine under the recorded actions.
 
-Warps whose markets stay on the chip until the end, or until one needs 32 bits, or that are not full; the network in shared
-memory or not; and the networks' outputs beside torch's.
+Warps whose markets stay on the chip until the end, or until one needs 32 bits, or that are not full; the network in
+shared memory or not; and the networks' outputs beside torch's.
 """
 
 import ctypes
 
+import gymnasium as gym
 import pytest
 import torch
 from build_helpers import ROLLOUT_KERNELS, needs_compiler
@@ -13,7 +14,6 @@ from env_helpers import assert_same
 from test_rollouts import network_for, taken
 from thorough import covering
 
-import gymnasium as gym
 import kineticsim_env as ks
 from kineticsim_env.envs import rollouts
 from kineticsim_env.envs.settings import MODES
@@ -27,8 +27,17 @@ MARKETS = {"news": {}, "books that grow": DEEP, "quotes under way": {"quote_late
 def make(kernel, changes, mode, markets):
     action_type = "discrete" if "choices" in kernel else "continuous"
     config = ks.MarketConfig.preset("news", **changes)
-    given = {"horizon": 5, "bank_size": 2, "warmup": 2, "stagger": True, "autoreset_mode": mode, "action_type": action_type}
-    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=markets, config=config, output="torch", engine="cpu", **given)
+    given = {
+        "horizon": 5,
+        "bank_size": 2,
+        "warmup": 2,
+        "stagger": True,
+        "autoreset_mode": mode,
+        "action_type": action_type,
+    }
+    envs = gym.make_vec(
+        "KineticSim/MarketMaking-v0", num_envs=markets, config=config, output="torch", engine="cpu", **given
+    )
     envs.reset(seed=3)
     return envs
 
@@ -93,7 +102,7 @@ def test_markets_are_those_of_the_engine(kernels, kernel, market, mode, markets)
 
 
 def test_it_draws_what_steps_draw(kernels):
-    """The first decision, whose observations are alike, beside torch's networks: products of bfloat16 make the difference."""
+    """The first decision beside torch's networks, whose products are of float32."""
     envs = make("rollouts on the chip", {}, MODES[1], 32)
     policy = network_for(envs)
     steps = make("rollouts on the chip", {}, MODES[1], 32).rollout(policy, 1, seed=5)

@@ -43,7 +43,9 @@ class CudaEngine(NativeEngine):
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
         self._agents_text = ""  # what kernels include, where users have added agents
-        self._policies: list[tuple[Mapping[str, int | str], int]] = []  # definitions of kernels with policies inside, and words
+        self._policies: list[
+            tuple[Mapping[str, int | str], int]
+        ] = []  # definitions of kernels with policies inside, and words
 
     @property
     def _events(self) -> int:
@@ -156,7 +158,7 @@ class CudaEngine(NativeEngine):
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
-            # In a rollout lanes play what is forced: markets have steps at their own pace, so there are no lists of late ones.
+            # In a rollout each warp goes on at its own pace, so there are no lists of late markets.
             forced_auctions=0 if mode >= _ROLLOUTS else self._task.get("forced_auctions", 0),
             extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
@@ -263,7 +265,9 @@ class CudaEngine(NativeEngine):
         kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0
-        struct.growth = min(self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1)  # of one: books are read anew
+        struct.growth = min(
+            self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1
+        )  # of one: books are read anew
         for name, value in fields.items():
             setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
         for name, tensor in given.items():

@@ -1,4 +1,4 @@
-"""`rollout`: many decisions of a policy in one call, and what training needs of them, `Rollout`.
+"""`rollout`: many decisions of a policy in one call, and what training needs of them, `PolicyRollout`.
 
 On a GPU they are one launch, with the policy inside the market's kernel: books, accounts and observations stay on the
 chip from decision to decision. Elsewhere, and where a user's own functions or wrappers come between, the environment
@@ -31,7 +31,7 @@ _LEAST_CAPABILITY = (8, 0)  # of products of bfloat16
 
 
 @dataclasses.dataclass(frozen=True)
-class Rollout:
+class PolicyRollout:
     """T decisions of M markets; F numbers of an observation, A of an action, W the least multiple of 8 above F.
 
     Attributes:
@@ -87,17 +87,17 @@ def rollout(
     policy: NetworkPolicy | Sequence[NetworkPolicy],
     steps: int,
     *,
-    out: Rollout | None = None,
+    out: PolicyRollout | None = None,
     seed: int | torch.Tensor = 0,
     noise: bool = True,
     observations: torch.dtype = torch.float32,
-) -> Rollout:
+) -> PolicyRollout:
     """Play `steps` decisions in all markets, chosen by a policy; episodes that end begin anew as in `step`.
 
     Markets are to the bit what they are when `step` is given the recorded actions, cut to [-1, 1], one by one. On a GPU
-    the networks have products of bfloat16 numbers and sums of float32, so that their outputs differ from torch's float32 by
-    thousandths. Noise is a hash of `seed`, the market's seed, its episode and time, and so depends neither on how rollouts are cut
-    nor on the number of markets; `docs/training.md` has the formula.
+    the networks have products of bfloat16 numbers and sums of float32, so that their outputs differ from torch's
+    float32 by thousandths. Noise is a hash of `seed`, the market's seed, its episode and time, and so depends neither
+    on how rollouts are cut nor on the number of markets; `docs/training.md` has the formula.
 
     Args:
         envs: A vector environment of one learner, perhaps in wrappers. It was reset.
@@ -109,7 +109,7 @@ def rollout(
         observations: `torch.float32` or `torch.bfloat16`, of recorded observations.
 
     Returns:
-        A `Rollout` of tensors on the environment's device.
+        A `PolicyRollout` of tensors on the environment's device.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -173,7 +173,7 @@ def _check_policies(policy: Any, core: EnvCore, width: int) -> list[NetworkPolic
 
 
 def _check_out(out: Any, core: EnvCore, network: NetworkPolicy, steps: int) -> None:
-    check_instance("out", out, Rollout)
+    check_instance("out", out, PolicyRollout)
     like = _shapes(core, network, steps, out.rows.dtype)
     for name, (shape, dtype) in like.items():
         tensor = getattr(out, name)
@@ -216,17 +216,16 @@ def _shapes(
 
 
 @torch.inference_mode(False)
-def _allocate(core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype) -> Rollout:
+def _allocate(core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype) -> PolicyRollout:
     tensors: dict[str, Any] = {
         name: torch.zeros(shape, dtype=dtype, device=core.device)
         for name, (shape, dtype) in _shapes(core, network, steps, kind).items()
     }
-    return Rollout(**{"decision_events": None} | tensors, every=_every(core), inputs=network.shape.inputs)
+    return PolicyRollout(**{"decision_events": None} | tensors, every=_every(core), inputs=network.shape.inputs)
 
 
 def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> str | None:
     """Return why the policy cannot be inside the kernel; None if it can."""
-    shape = networks[0].shape
     reasons = {
         "the markets are on a CPU": core.simulator.engine_name != "cuda",
         "the environment is in wrappers": envs is not envs.unwrapped,
@@ -246,7 +245,7 @@ def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> s
 
 
 def _play_inside(
-    core: EnvCore, networks: Sequence[NetworkPolicy], out: Rollout, seed: torch.Tensor, noise: bool
+    core: EnvCore, networks: Sequence[NetworkPolicy], out: PolicyRollout, seed: torch.Tensor, noise: bool
 ) -> None:
     shape, markets = networks[0].shape, core.simulator.num_markets
     steps, slots = len(out.rows), len(core.roles)
@@ -285,7 +284,7 @@ def _write_rows(rows: torch.Tensor, observation: torch.Tensor) -> None:
 
 @torch.no_grad()
 def _play_by_steps(
-    envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy], out: Rollout, seed: torch.Tensor, noise: bool
+    envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy], out: PolicyRollout, seed: torch.Tensor, noise: bool
 ) -> None:
     """Play the same with torch's networks, in float32."""
     market, stands = core.simulator.tensors, core.lets_stand
@@ -326,12 +325,18 @@ def _as_output(action: torch.Tensor, envs: Any) -> Any:
 
 
 def _decide(
-    networks: Sequence[NetworkPolicy], observation: torch.Tensor, words: torch.Tensor, out: Rollout, t: int, noise: bool
+    networks: Sequence[NetworkPolicy],
+    observation: torch.Tensor,
+    words: torch.Tensor,
+    out: PolicyRollout,
+    t: int,
+    noise: bool,
 ) -> torch.Tensor:
     """Record a decision of every market; returns what is played."""
     parts = observation.chunk(len(networks))
     outputs, value = (
-        torch.cat(each) for each in zip(*(network(part) for network, part in zip(networks, parts, strict=True)), strict=True)
+        torch.cat(each)
+        for each in zip(*(network(part) for network, part in zip(networks, parts, strict=True)), strict=True)
     )
     out.value[t] = value
     if networks[0].shape.categorical:

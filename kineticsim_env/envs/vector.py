@@ -24,7 +24,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.registered import RegisteredEnv
-from kineticsim_env.envs.rollouts import Rollout, rollout
+from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -214,7 +214,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         core = self.core
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
-    def rollout(self, policy: NetworkPolicy | Sequence[NetworkPolicy], steps: int, **how: Any) -> Rollout:
+    def rollout(self, policy: NetworkPolicy | Sequence[NetworkPolicy], steps: int, **how: Any) -> PolicyRollout:
         """Play `steps` decisions of a policy in one call; see `kineticsim_env.rollout`, which has all arguments."""
         return rollout(self, policy, steps, **how)
 

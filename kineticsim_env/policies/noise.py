@@ -1,4 +1,4 @@
-"""The noise of learned policies in rollouts: a hash of seed, market, episode and time, as cuda/policy/decide.cuh has it.
+"""The noise of learned policies in rollouts: a hash of seed, market, episode and time, as cuda/policy/decide.cuh has.
 
 Numbers that depend on nothing else are the same however a rollout is cut, and whoever evaluates the policy. In torch,
 for the steps of envs/rollouts.py; integers of 64 bits wrap around.
@@ -32,7 +32,7 @@ def mix64(x: torch.Tensor) -> torch.Tensor:
 
 
 def words_of(seed: torch.Tensor, markets: torch.Tensor, episodes: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    """Return what each market's words come from, int64 `[M]`; of the markets' seeds, episodes and times, int64 `[M]`."""
+    """Return what each market's words come from, int64 `[M]`, of its seed, its episode and its time."""
     key = mix64(markets + _GOLDEN + episodes * _EPISODE)
     return mix64(key + seed * _GOLDEN) + ((t << 32) + 1) * _GOLDEN
 

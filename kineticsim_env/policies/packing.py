@@ -1,4 +1,4 @@
-"""Networks as the kernel takes them (cuda/policy/network.cuh): what it is compiled with, and weights in its lanes' order.
+"""Networks as the kernel takes them (cuda/policy/network.cuh): its definitions, and weights in its lanes' order.
 
 envs/rollouts.py hands both to the engine.
 """
@@ -58,7 +58,7 @@ class _Layer:
         self.end = first + inputs * outputs + outputs
 
     def weights(self, given: np.ndarray, output: np.ndarray, *, biased: bool) -> np.ndarray:
-        """Return the places of weights; behind the last input is, perhaps, the bias, and beyond that there are zeros."""
+        """Return the places of weights; behind the last input is, perhaps, the bias, and beyond that a zero."""
         place = np.where(given < self.inputs, self.first + output * self.inputs + given, self.nothing)
         if biased:
             place = np.where(given == self.inputs, self.biases(output), place)
