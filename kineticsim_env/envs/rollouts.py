@@ -221,7 +221,8 @@ def _allocate(core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dty
         name: torch.zeros(shape, dtype=dtype, device=core.device)
         for name, (shape, dtype) in _shapes(core, network, steps, kind).items()
     }
-    return PolicyRollout(**{"decision_events": None} | tensors, every=_every(core), inputs=network.shape.inputs)
+    tensors.setdefault("decision_events", None)
+    return PolicyRollout(**tensors, every=_every(core), inputs=network.shape.inputs)
 
 
 def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> str | None:
@@ -344,7 +345,8 @@ def _decide(
         out.action[t] = choice
         out.log_prob[t] = outputs.log_softmax(-1).gather(1, choice[:, None])[:, 0]
         return choice
-    log_std = torch.cat([network.log_std.expand(len(part), -1) for network, part in zip(networks, parts, strict=True)])
+    deviations: list[Any] = [network.log_std for network in networks]
+    log_std = torch.cat([own.expand(len(part), -1) for own, part in zip(deviations, parts, strict=True)])
     drawn = normals(words, outputs.shape[1]) if noise else torch.zeros_like(outputs)
     out.action[t] = outputs + log_std.exp() * drawn
     out.log_prob[t] = (-0.5 * drawn.square() - log_std - LOG_ROOT_2PI).sum(-1)
