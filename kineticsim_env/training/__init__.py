@@ -1,0 +1,17 @@
+"""Training that keeps up with the markets: PPO's update in fused Triton kernels. Loaded only where it is imported.
+
+`PPO` improves a `kineticsim_env.policies.NetworkPolicy` on a `Rollout`.
+"""
+
+try:
+    import triton  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "kineticsim_env.training needs Triton, which is there on Linux: pip install 'kineticsim-env[training]'",
+        name="triton",
+    ) from error
+
+from kineticsim_env.training.ppo import PPO, Launch
+from kineticsim_env.training.rollouts import Rollout
+
+__all__ = ["PPO", "Launch", "Rollout"]
