@@ -12,6 +12,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 from kineticsim_env.training.ppo import PPO, Launch
-from kineticsim_env.training.rollouts import Rollout
+from kineticsim_env.policies.rollouts import Rollout
 
 __all__ = ["PPO", "Launch", "Rollout"]

@@ -37,7 +37,7 @@ def state_values(
         tl.store(values + row + r, tl.sum(h2.to(tl.float32) * v[None, :], 1) + vb, mask=here)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["steps", "every"])
 def advantages(
     reward, value, terminated, truncated, played, events, last_values, final_values, advantage, target, sums,
     steps, markets, every, log2_gamma, gae_lambda,
@@ -91,7 +91,7 @@ def advantages(
     tl.store(place + 4, tl.sum(s4, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["programs"])
 def add_moments(sums, moments, programs, B: tl.constexpr):
     """Add the programs' five sums up."""
     k = tl.arange(0, 8)

@@ -242,7 +242,7 @@ def network(
         tl.store(statistics + CRITICS, tl.sum(counts, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "last", "total", "blocks", "bits"])  # one kernel for all minibatches
 def gradients(
     rows, action, log_prob, advantage, target, played, keys, moments, low, full, partial,
     first, last, total, blocks, bits, clip, value_weight, entropy_weight,
@@ -273,7 +273,7 @@ def gradients(
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["programs", "epochs"])
 def add_up(
     partial, gradient, squares, clock, keys, programs, epochs, SIZE: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr
 ):

@@ -22,7 +22,7 @@ from kineticsim_env.runtime.values import check_count, check_dict, check_instanc
 from kineticsim_env.training import advantages as before
 from kineticsim_env.training import kernels
 from kineticsim_env.training.layout import Layout
-from kineticsim_env.training.rollouts import Rollout, check_rollout
+from kineticsim_env.policies.rollouts import Rollout, check_rollout
 
 MARKETS_TOGETHER = 128  # of a program that estimates advantages
 # Numbers of a program that adds up, and of one that takes Adam's step; the interpreter runs programs one by one.
