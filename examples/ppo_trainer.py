@@ -45,8 +45,12 @@ class Trainer:
         if args.compile:
             self.sample, self.record = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record))
         self.learner, self.how = learner_of(self)
-        self.optimizer = self.learner.optimizer
         self.forget()
+
+    @property
+    def optimizer(self) -> Any:
+        """What checkpoints ask for Adam's state."""
+        return self.learner.optimizer
 
     def wait(self) -> None:
         """Wait for the GPU, if there is one."""
