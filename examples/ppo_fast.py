@@ -1,14 +1,14 @@
 """PPO of a market maker as fast as GPUs allow; read `ppo_market_maker.py` first, which is the same algorithm in short.
 
-On a GPU updates are those of `kineticsim_env.training`, a few fused kernels, or, without Triton or with `--fused False`,
+On a GPU updates are those of `kineticsim_env.training`, a few fused kernels, or, without Triton or with --fused False,
 compiled (`torch.compile`), as rollouts are. All is captured once as CUDA graphs and replayed; the host only sets the
-learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16. Under torchrun
-every process has its share of the markets, and gradients are means over all. On a CPU the same code runs as it stands.
-Runs leave checkpoints that `--resume` goes on from, a table and pictures.
+learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16. Under
+torchrun every process has its share of the markets, and gradients are means over all. On a CPU the same code runs as
+it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
 
 It needs the files of this folder that it imports: `ppo_trainer.py` (rollouts), `ppo_learners.py` (updates),
-`ppo_networks.py`, `ppo_checkpoints.py`, `ppo_comparison.py` (what follows training), and `tune_scripted_policies.py` for
-the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
+`ppo_networks.py`, `ppo_checkpoints.py`, `ppo_comparison.py` (what follows training), and `tune_scripted_policies.py`
+for the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
 
     python examples/ppo_fast.py --help
     python examples/ppo_fast.py --time-limit-minutes 3.5

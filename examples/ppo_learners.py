@@ -1,8 +1,8 @@
-"""What `ppo_fast.py` does with a rollout: `TorchLearner` in torch, `FusedLearner` in the kernels of kineticsim_env.training.
+"""What `ppo_fast.py` does with a rollout: `TorchLearner` by autograd, `FusedLearner` in kernels of Triton.
 
-Both have `estimate` and `learn`, which a `Trainer` captures, `forget`, `take` (a checkpoint's state) and the figures that
-are logged; `learner_of` chooses. Under torchrun torch's DistributedDataParallel averages gradients, and the kernels sum
-them up themselves.
+Both have `estimate` and `learn`, which a `Trainer` captures, `forget`, `take` (a checkpoint's state) and the figures
+that are logged; `learner_of` chooses. Under torchrun DistributedDataParallel averages the former's gradients; the
+latter sums its own.
 """
 
 import math

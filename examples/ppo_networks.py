@@ -44,7 +44,8 @@ class ActorCritic(nn.Module):
 
     def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return weights and biases of both networks side by side, which only after the first layer read apart."""
-        pairs: Any = zip(self.actor[::2], self.critic[::2], strict=True)  # without the activations
+        actor, critic = list(self.actor)[::2], list(self.critic)[::2]  # without the activations
+        pairs: Any = zip(actor, critic, strict=True)
         result = []
         for number, pair in enumerate(pairs):
             weights, bias = [part.weight for part in pair], torch.cat([part.bias for part in pair])

@@ -15,7 +15,7 @@ from kineticsim_env.policies.rollouts import Rollout
 
 
 class Trainer:
-    """The rollout's buffers, what learns from them, and one update: `rollout`, `estimate`, `learn`, CUDA graphs on a GPU.
+    """The rollout's buffers, what learns from them, and one update: `rollout`, `estimate`, `learn`.
 
     Attributes:
         batch: The last `Rollout`.

@@ -263,9 +263,7 @@ def test_advantages_against_the_definition(ppo):
 def test_only_termination_cuts_the_future_off(ppo):
     def of_one(ended, terminated):
         flags = torch.tensor([[ended]]), torch.tensor([[terminated]])
-        return float(
-            advantages(torch.tensor([[1.0]]), *flags, torch.tensor([[2.0]]), torch.tensor([[5.0]]), 0.5, 1)
-        )
+        return float(advantages(torch.tensor([[1.0]]), *flags, torch.tensor([[2.0]]), torch.tensor([[5.0]]), 0.5, 1))
 
     assert of_one(False, False) == of_one(True, False) == 1 + 0.5 * 5 - 2
     assert of_one(True, True) == 1 - 2
@@ -618,7 +616,8 @@ def test_orders_and_decisions_of_other_kinds_are_captured_too(ppo, comparison, t
         torch.cuda.set_sync_debug_mode("default")
     assert all(np.isfinite(value) for value in trainer.scalars().values())
     if "decide" in changes:
-        assert 1 <= trainer.batch.decision_events.min() and trainer.batch.decision_events.max() <= 48 and len(trainer.batch.decision_events.unique()) > 2
+        events = trainer.batch.decision_events
+        assert 1 <= events.min() and events.max() <= 48 and len(events.unique()) > 2
     trainer.envs.unwrapped.check_errors()
     few_grids(comparison, monkeypatch)
     words = {**TINY, **changes, "engine": "cuda", "total_steps": 2**15, "track": False}

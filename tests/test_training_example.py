@@ -1,4 +1,4 @@
-"""`ppo_fast.py` with the fused update: which one it takes and why, that both learn the same, and checkpoints of either."""
+"""`ppo_fast.py` with the fused update: which one it takes and why; both learn the same, from either's checkpoints."""
 
 import copy
 import importlib
@@ -13,7 +13,7 @@ from kineticsim_env.policies import NetworkPolicy
 
 @pytest.fixture
 def fused(ppo):  # noqa: F811
-    """Return a function that makes a trainer which learns in the kernels, in their interpreter where there is no GPU."""
+    """A function that makes a trainer which learns in the kernels, in their interpreter where there is no GPU."""
     learners = importlib.import_module("ppo_learners")
 
     def make(**changes):

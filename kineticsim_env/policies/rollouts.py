@@ -1,7 +1,7 @@
 """`Rollout`: what was played between two updates, in tensors that are made once and filled again and again.
 
-Trainers make one, `PPO` reads it. Its columns are T decisions of M markets; F are the numbers of an observation, W is the
-least multiple of 8 that is at least F + 1, and A is the size of an action.
+Trainers make one, `kineticsim_env.training.PPO` reads it. It has T decisions of M markets; F is how many numbers an
+observation has, W the least multiple of 8 that is at least F + 1, and A the size of an action.
 """
 
 from __future__ import annotations

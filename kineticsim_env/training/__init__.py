@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
         name="triton",
     ) from error
 
-from kineticsim_env.training.ppo import PPO, Launch
 from kineticsim_env.policies.rollouts import Rollout
+from kineticsim_env.training.ppo import PPO, Launch
 
 __all__ = ["PPO", "Launch", "Rollout"]

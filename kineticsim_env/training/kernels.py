@@ -36,9 +36,7 @@ def activated(x, RELU: tl.constexpr, EXACT: tl.constexpr):
         size = tl.where(square < 0.06, tl.abs(x) * (1.0 - square * (1.0 / 3.0 - square * series)), size)
         return tl.where(x < 0.0, -size, size)
     else:
-        return tl.inline_asm_elementwise(
-            "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
@@ -89,7 +87,7 @@ def network(
     rows, action, log_prob, advantage, target, played, keys, moments, low, full, partial, statistics,
     first, last, total, blocks, bits, clip, value_weight, entropy_weight,
     ACTOR: tl.constexpr, CRITIC: tl.constexpr, CATEGORICAL: tl.constexpr, RELU: tl.constexpr, EXACT: tl.constexpr,
-    PLAYED: tl.constexpr, W: tl.constexpr, K: tl.constexpr, H: tl.constexpr, A: tl.constexpr, O: tl.constexpr,
+    PLAYED: tl.constexpr, W: tl.constexpr, K: tl.constexpr, H: tl.constexpr, A: tl.constexpr, OUT: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
     """Leave the gradients of this program's share of blocks `first` to `last`, of B rows each, in `partial`.
@@ -98,16 +96,16 @@ def network(
     """
     k = tl.arange(0, K)
     h = tl.arange(0, H)
-    o = tl.arange(0, O)
+    o = tl.arange(0, OUT)
     r = tl.arange(0, B)
     c = tl.arange(0, 16)
     kind: tl.constexpr = low.dtype.element_ty
     W2: tl.constexpr = K * H
     B2: tl.constexpr = W2 + H * H
     W3: tl.constexpr = B2 + H  # as in `Layout`: the policy's head, then the value's
-    B3: tl.constexpr = W3 + H * O
-    LS: tl.constexpr = B3 + O
-    V: tl.constexpr = LS + O if ACTOR else W3
+    B3: tl.constexpr = W3 + H * OUT
+    LS: tl.constexpr = B3 + OUT
+    V: tl.constexpr = LS + OUT if ACTOR else W3
     VB: tl.constexpr = V + H
     w1 = tl.load(low + k[:, None] * H + h[None, :])
     w2 = tl.load(low + W2 + h[:, None] * H + h[None, :])  # output x input
@@ -118,14 +116,14 @@ def network(
     ones = tl.where((c == 0)[None, :] & (r >= 0)[:, None], 1.0, 0.0).to(kind)
     real = o < A
     if ACTOR:
-        w3 = tl.load(low + W3 + h[:, None] * O + o[None, :])
+        w3 = tl.load(low + W3 + h[:, None] * OUT + o[None, :])
         b3 = tl.load(full + B3 + o)
         log_std = tl.load(full + LS + o)  # 0 beyond the actions
         inverse = tl.where(real, tl.exp(-log_std), 0.0)
         constant = tl.sum(tl.where(real, log_std + LOG_ROOT_2PI, 0.0), 0)
-        g3 = tl.zeros((H, O), tl.float32)
-        gb3 = tl.zeros((B, O), tl.float32)
-        gls = tl.zeros((B, O), tl.float32)
+        g3 = tl.zeros((H, OUT), tl.float32)
+        gb3 = tl.zeros((B, OUT), tl.float32)
+        gls = tl.zeros((B, OUT), tl.float32)
         # float64: what is not normalised may have a mean far from 0
         count = tl.load(moments)
         mean = tl.load(moments + 1) / count
@@ -223,7 +221,7 @@ def network(
     tl.store(partial + W2 + h[:, None] * H + h[None, :], g2)
     tl.store(partial + B2 + h, tl.sum(gb2, 1))
     if ACTOR:
-        tl.store(partial + W3 + h[:, None] * O + o[None, :], g3)
+        tl.store(partial + W3 + h[:, None] * OUT + o[None, :], g3)
         tl.store(partial + B3 + o, tl.sum(gb3, 0))
         tl.store(partial + LS + o, tl.sum(gls, 0))
         samples = tl.sum(counts, 0)
@@ -247,7 +245,7 @@ def gradients(
     rows, action, log_prob, advantage, target, played, keys, moments, low, full, partial,
     first, last, total, blocks, bits, clip, value_weight, entropy_weight,
     TRUNK: tl.constexpr, CATEGORICAL: tl.constexpr, RELU: tl.constexpr, EXACT: tl.constexpr, PLAYED: tl.constexpr,
-    W: tl.constexpr, K: tl.constexpr, H: tl.constexpr, A: tl.constexpr, O: tl.constexpr, B: tl.constexpr,
+    W: tl.constexpr, K: tl.constexpr, H: tl.constexpr, A: tl.constexpr, OUT: tl.constexpr, B: tl.constexpr,
     CRITIC_AT: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Partial gradients of a minibatch; a program per row of `partial`, and per network, of which two share a row."""
@@ -256,20 +254,20 @@ def gradients(
         network(
             rows, action, log_prob, advantage, target, played, keys, moments, low, full, partial, partial + SIZE,
             first, last, total, blocks, bits, clip, value_weight, entropy_weight,
-            True, True, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, O, B,
+            True, True, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, OUT, B,
         )  # fmt: skip
     elif tl.program_id(1) == 0:
         network(
             rows, action, log_prob, advantage, target, played, keys, moments, low, full, partial, partial + SIZE,
             first, last, total, blocks, bits, clip, value_weight, entropy_weight,
-            True, False, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, O, B,
+            True, False, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, OUT, B,
         )  # fmt: skip
     else:
         network(
             rows, action, log_prob, advantage, target, played, keys, moments,
             low + CRITIC_AT, full + CRITIC_AT, partial + CRITIC_AT, partial + SIZE,
             first, last, total, blocks, bits, clip, value_weight, entropy_weight,
-            False, True, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, O, B,
+            False, True, CATEGORICAL, RELU, EXACT, PLAYED, W, K, H, A, OUT, B,
         )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """`Layout`: where each weight of a `NetworkPolicy` is in the row of numbers that kernels work on.
 
-`PPO` makes one. The row has, of each network (a trunk is one network with two heads), in this order: the first layer
-`[K, H]`, input by unit, whose row F is the bias; the second `[H, H]`, output by input; its bias `[H]`; of the policy's
-head `[H, O]`, the bias `[O]` and the logarithms of standard deviations `[O]`; of the value's head `[H]` and the bias, of
-16 numbers. K and O are powers of two from 16 on; what is padding is 0 and stays 0, as its gradient is.
+`PPO` makes one, and a `Launch`. The row has, of each network (a trunk is one with two heads), in this order: the first
+layer `[K, H]`, input by unit, whose row F is the bias; the second `[H, H]`, output by input; its bias `[H]`; of the
+policy's head `[H, O]`, the bias `[O]` and the logarithms of standard deviations `[O]`; of the value's head `[H]` and
+the bias, of 16 numbers. K and O are powers of two from 16 on; what is padding is 0 and stays 0, as its gradient is.
 """
 
 from __future__ import annotations
@@ -80,3 +80,27 @@ class Layout:
             if name == "actor" and policy.log_std is not None:
                 found[policy.log_std] = head + self.hidden * columns + columns + each
         return [found[parameter] for parameter in policy.parameters()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How gradients are launched; what is fastest differs by shape, what comes out by the order of sums.
+
+    Attributes:
+        rows: Samples of a tile, which are neighbours in memory and are shuffled together.
+        programs: Per network, whatever the chip has: with as many the same bits come.
+        warps: Of a program.
+        stages: Tiles that are loaded ahead; more than one was slower.
+    """
+
+    rows: int = 64
+    programs: int = 132
+    warps: int = 4
+    stages: int = 1
+
+    @classmethod
+    def of(cls, layout: Layout, trunk: bool) -> Launch:
+        """Return what suits a shape: gradients are held in registers, and wide layers have many."""
+        if layout.hidden == 64:
+            return cls(programs=264) if trunk else cls()
+        return cls(rows=32 if trunk or layout.inputs + layout.outputs > 128 else 64, warps=8)

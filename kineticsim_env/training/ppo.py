@@ -1,13 +1,12 @@
 """`PPO`: the update of a `NetworkPolicy` in a few Triton kernels; `examples/ppo_fast.py` trains with it.
 
 An update is `estimate` (values of the observations that a rollout ends at, advantages) and `learn` (epochs of
-minibatches, each three kernels: `gradients`, `add_up`, `adam`). Nothing waits for the GPU, and all that changes from one
-update to the next is in tensors, so that both can be captured in a CUDA graph once they have run.
+minibatches, each three kernels: `gradients`, `add_up`, `adam`). Nothing waits for the GPU, and all that changes from
+one update to the next is in tensors, so that both can be captured in a CUDA graph once they have run.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -17,40 +16,18 @@ import torch.distributed as dist
 import triton
 
 from kineticsim_env.policies.networks import NetworkPolicy
-from kineticsim_env.runtime.private_torch import copy_all
-from kineticsim_env.runtime.values import check_count, check_dict, check_instance, check_number, show
-from kineticsim_env.training import advantages as before
-from kineticsim_env.training import kernels
-from kineticsim_env.training.layout import Layout
 from kineticsim_env.policies.rollouts import Rollout, check_rollout
+from kineticsim_env.runtime.private_torch import copy_all
+from kineticsim_env.runtime.values import check_count, check_instance, check_number
+from kineticsim_env.training import advantages, kernels
+from kineticsim_env.training.layout import Launch, Layout
+from kineticsim_env.training.states import check_state
 
+before: Any = advantages  # as Any: a launch takes more than the arguments that checkers see
+within: Any = kernels
 MARKETS_TOGETHER = 128  # of a program that estimates advantages
 # Numbers of a program that adds up, and of one that takes Adam's step; the interpreter runs programs one by one.
 ADDED_TOGETHER, STEPPED_TOGETHER = (8192, 8192) if triton.knobs.runtime.interpret else (64, 256)
-
-
-@dataclasses.dataclass(frozen=True)
-class Launch:
-    """How gradients are launched; what is fastest differs by shape, what comes out by the order of sums.
-
-    Attributes:
-        rows: Samples of a tile, which are neighbours in memory and are shuffled together.
-        programs: Per network, whatever the chip has: with as many the same bits come.
-        warps: Of a program.
-        stages: Tiles that are loaded ahead; more than one was slower.
-    """
-
-    rows: int = 64
-    programs: int = 132
-    warps: int = 4
-    stages: int = 1
-
-    @classmethod
-    def of(cls, layout: Layout, trunk: bool) -> Launch:
-        """Return what suits a shape: gradients are held in registers, and wide layers have many."""
-        if layout.hidden == 64:
-            return cls(programs=264) if trunk else cls()
-        return cls(rows=32 if trunk or layout.inputs + layout.outputs > 128 else 64, warps=8)
 
 
 class PPO:
@@ -247,25 +224,10 @@ class PPO:
         Raises:
             TypeError, ValueError: Naming the entry, what came and what is allowed; nothing has changed then.
         """
-        saved = check_dict("state", state, "a dict, as state_dict returns it")
-        adam, epochs = saved.get("state"), check_count("state['epochs']", saved.get("epochs", 0), 0, 2**62)
-        here = self.state_dict()["state"]
-        if not isinstance(adam, Mapping) or set(adam) != set(here):
-            raise ValueError(f"state['state']: expected parameters 0 to {len(here) - 1}, got {show(adam)}")
-        for number, tensors in here.items():
-            for name, tensor in tensors.items():
-                found, asked = adam[number].get(name), f"state['state'][{number}]['{name}']: expected finite numbers"
-                if not isinstance(found, torch.Tensor) or found.shape != tensor.shape:
-                    raise ValueError(f"{asked} {list(tensor.shape)}, got {getattr(found, 'shape', show(found))}")
-                if not bool(found.isfinite().all()):
-                    raise ValueError(f"{asked}, got some that are not")
-        steps = {float(tensors["step"]) for tensors in adam.values()}
-        if len(steps) > 1 or min(steps) < 0:
-            raise ValueError(f"state['state']: expected one number of steps, from 0, got {sorted(steps)}")
+        adam, step, epochs = check_state(state, self.state_dict())
         for row, name in ((self._first, "exp_avg"), (self._second, "exp_avg_sq")):
             row.zero_()
-            row[self._places] = torch.cat([adam[number][name].flatten() for number in here]).to(row)
-        step = steps.pop()
+            row[self._places] = torch.cat([adam[number][name].flatten() for number in sorted(adam)]).to(row)
         self._clock.copy_(torch.tensor([step, 0.9**step, 0.999**step], dtype=torch.float64))
         self._keys[1] = epochs
         self.take_weights()
@@ -283,8 +245,8 @@ class PPO:
         """Check a rollout, and make what its sizes need, where the last one had others."""
         check_rollout(rollout, self.policy.shape, self.device)
         steps, markets = rollout.reward.shape
-        kind, final = rollout.rows.dtype, rollout.final_rows.shape[:2]
-        if self._known == (steps, markets, kind, final):
+        kind, finals = rollout.rows.dtype, rollout.final_rows[..., 0].numel()
+        if self._known == (steps, markets, kind, finals):
             return
         blocks = -(-steps * markets // self._launch.rows)
         if blocks < self.minibatches:
@@ -292,11 +254,11 @@ class PPO:
             raise ValueError(f"rollout: expected at least {least}, got {steps} of {markets} markets")
         if blocks >= 1 << 30:
             raise ValueError(f"rollout: expected at most 2^30 blocks of {self._launch.rows} decisions, got {blocks}")
-        self._known = steps, markets, kind, final
+        self._known = steps, markets, kind, finals
         self._exact = kind == torch.float32
         self._low = self._full.to(kind, copy=True)
         self.advantage, self.target = (torch.zeros(steps, markets, device=self.device) for _ in range(2))
-        self._last_values, self._final_values = (torch.zeros(n, device=self.device) for n in (markets, final.numel()))
+        self._last_values, self._final_values = (torch.zeros(n, device=self.device) for n in (markets, finals))
         programs = -(-markets // MARKETS_TOGETHER)
         self._sums = torch.zeros(programs, 5, dtype=torch.float64, device=self.device)
 
@@ -311,29 +273,29 @@ class PPO:
         total = rollout.reward.numel()
         blocks = -(-total // launch.rows)
         programs = min(launch.programs, last - first)
-        kernels.gradients[(programs, 1 if shape.trunk else 2)](
+        within.gradients[(programs, 1 if shape.trunk else 2)](
             rollout.rows, rollout.action, rollout.log_prob, self.advantage, self.target, self._flags(rollout)[2],
             self._keys, self._moments, self._low, self._full, self._partial, first, last, total, blocks,
             (blocks - 1).bit_length(), self.clip, self.value_weight, self.entropy_weight,
             TRUNK=shape.trunk, CATEGORICAL=shape.categorical, RELU=shape.activation == "relu", EXACT=self._exact,
             PLAYED=rollout.played is not None, W=layout.width, K=layout.inputs, H=layout.hidden, A=shape.outputs,
-            O=layout.outputs, B=launch.rows, CRITIC_AT=layout.critic_at, SIZE=layout.size,
+            OUT=layout.outputs, B=launch.rows, CRITIC_AT=layout.critic_at, SIZE=layout.size,
             num_warps=launch.warps, num_stages=launch.stages,
         )  # fmt: skip
-        kernels.add_up[(len(self._squares),)](
+        within.add_up[(len(self._squares),)](
             self._partial, self._gradient, self._squares, self._clock, self._keys, programs, int(ends_epoch),
             SIZE=layout.size, N=ADDED_TOGETHER, CHUNK=16, num_warps=4,
         )  # fmt: skip
         if self._ranks > 1:
             dist.all_reduce(self._gradient, group=self._group)
-            kernels.square[(len(self._squares),)](
+            within.square[(len(self._squares),)](
                 self._gradient, self._squares, SIZE=layout.size, N=ADDED_TOGETHER, num_warps=1
             )
 
     def _step(self) -> None:
         """Take Adam's step, by the clipped mean of what was summed up."""
         size, parts = self._layout.size, len(self._squares)
-        kernels.adam[(-(-size // STEPPED_TOGETHER),)](
+        within.adam[(-(-size // STEPPED_TOGETHER),)](
             self._gradient, self._squares, self._clock, self.learning_rate, self._first, self._second, self._full,
             self._low, self.max_norm, SIZE=size, N=STEPPED_TOGETHER, PARTS=parts,
             CHUNK=triton.next_power_of_2(parts), num_warps=4,
