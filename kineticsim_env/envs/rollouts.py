@@ -1,4 +1,4 @@
-"""`rollout`: many decisions of a policy in one call, and what training needs of them, `PolicyRollout`.
+"""`rollout`: many decisions of a policy in one call, and what training needs of them, a `PolicyRollout`.
 
 On a GPU they are one launch, with the policy inside the market's kernel: books, accounts and observations stay on the
 chip from decision to decision. Elsewhere, and where a user's own functions or wrappers come between, the environment
@@ -7,8 +7,6 @@ steps, and torch evaluates the policy.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -22,64 +20,13 @@ from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.policies import packing
 from kineticsim_env.policies.networks import LOG_ROOT_2PI, NetworkPolicy
 from kineticsim_env.policies.noise import gumbels, normals, words_of
+from kineticsim_env.policies.rollouts import PolicyRollout, check_rollout
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag, check_instance, show
 
 _MARKETS_OF_A_NETWORK = 32  # a warp's, at least, where the kernel evaluates it
 _KINDS = (torch.float32, torch.bfloat16)
 _LEAST_CAPABILITY = (8, 0)  # of products of bfloat16
-
-
-@dataclasses.dataclass(frozen=True)
-class PolicyRollout:
-    """T decisions of M markets; F numbers of an observation, A of an action, W the least multiple of 8 above F.
-
-    Attributes:
-        rows: What the policy saw, float32 or bfloat16 `[T, M, W]`: the observation, then a 1, then zeros.
-        action: What it chose: of a Gaussian policy float32 `[T, M, A]` as drawn, before it was cut to [-1, 1]; of a
-            categorical one int64 `[T, M]`.
-        log_prob: The logarithm of its probability or density, float32 `[T, M]`.
-        value: Values of the observations, float32 `[T, M]`; 0 without a critic.
-        reward: float32 `[T, M]`.
-        terminated: bool `[T, M]`.
-        truncated: bool `[T, M]`.
-        played: bool `[T, M]`: False where a market only began anew (NEXT_STEP autoreset), waited or had stopped.
-        final_rows: Of episodes that were truncated what was seen last, `[R, M, W]` as `rows`: of decision t, which was
-            played, in row `t // every`.
-        last_rows: What is seen after the last decision, `[M, W]`.
-        decision_events: Events of each decision, where these end decisions, int32 `[T, M]`; else None.
-        every: Decisions among which a market's episode is truncated at most once; R is T / every, rounded up.
-        inputs: F.
-    """
-
-    rows: torch.Tensor
-    action: torch.Tensor
-    log_prob: torch.Tensor
-    value: torch.Tensor
-    reward: torch.Tensor
-    terminated: torch.Tensor
-    truncated: torch.Tensor
-    played: torch.Tensor
-    final_rows: torch.Tensor
-    last_rows: torch.Tensor
-    decision_events: torch.Tensor | None
-    every: int
-    inputs: int
-
-    @property
-    def observation(self) -> torch.Tensor:
-        """Observations, a view `[T, M, F]`."""
-        return self.rows[..., : self.inputs]
-
-    @property
-    def final_observation(self) -> torch.Tensor:
-        """Last observations of truncated episodes, a view `[R, M, F]`; see `final_rows`."""
-        return self.final_rows[..., : self.inputs]
-
-    @property
-    def last_observation(self) -> torch.Tensor:
-        """Observations after the last decision, a view `[M, F]`."""
-        return self.last_rows[..., : self.inputs]
 
 
 def rollout(
@@ -129,7 +76,7 @@ def rollout(
         raise ValueError(f"observations: expected torch.float32 or torch.bfloat16, got {show(observations)}")
     if not inner.was_reset:
         raise gym.error.ResetNeeded("rollout: the environment was never reset; call reset() first")
-    fresh = _allocate(core, networks[0], steps, observations) if out is None else out
+    fresh = _empty(core, networks[0], steps, observations) if out is None else out
     if out is not None:
         _check_out(out, core, networks[0], steps)
     given = _seed_tensor(seed, core)
@@ -173,15 +120,12 @@ def _check_policies(policy: Any, core: EnvCore, width: int) -> list[NetworkPolic
 
 
 def _check_out(out: Any, core: EnvCore, network: NetworkPolicy, steps: int) -> None:
-    check_instance("out", out, PolicyRollout)
-    like = _shapes(core, network, steps, out.rows.dtype)
-    for name, (shape, dtype) in like.items():
-        tensor = getattr(out, name)
-        if (tensor.shape, tensor.dtype, tensor.device) != (shape, dtype, core.device) or not tensor.is_contiguous():
-            found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
-            raise ValueError(f"out.{name}: expected {dtype} {list(shape)} on {core.device}, contiguous, got {found}")
-    if out.every != _every(core) or (out.decision_events is None) != ("decision_events" not in like):
-        raise ValueError("out: expected a rollout of this environment, got one of another task")
+    like = _empty(core, network, steps, check_instance("out", out, PolicyRollout).rows.dtype, torch.device("meta"))
+    check_rollout(out, network.shape, core.device, "out")
+    found = len(out.rows), out.rows.shape[1], out.every, out.decision_events is None, out.played is None
+    if found != (steps, core.simulator.num_markets, like.every, like.decision_events is None, False):
+        asked = f"a rollout of {steps} decisions in {core.simulator.num_markets} markets, as this environment's are"
+        raise ValueError(f"out: expected {asked}, got one of {found[0]} in {found[1]}, or of another task")
 
 
 def _seed_tensor(seed: Any, core: EnvCore) -> torch.Tensor:
@@ -197,32 +141,13 @@ def _every(core: EnvCore) -> int:
     return 1 if "horizon" in core.live_task.values.names else core.task.horizon
 
 
-def _shapes(
-    core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype
-) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Return shape and dtype of each of a rollout's tensors."""
-    markets, shape = core.simulator.num_markets, network.shape
-    each, width = (steps, markets), 8 * (shape.inputs // 8 + 1)
-    categorical = shape.categorical
-    found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-        "rows": ((*each, width), kind),
-        "action": (each, torch.int64) if categorical else ((*each, shape.outputs), torch.float32),
-        **dict.fromkeys(("log_prob", "value", "reward"), (each, torch.float32)),
-        **dict.fromkeys(("terminated", "truncated", "played"), (each, torch.bool)),
-        "final_rows": ((math.ceil(steps / _every(core)), markets, width), kind),
-        "last_rows": ((markets, width), kind),
-    }
-    return found | ({"decision_events": (each, torch.int32)} if core.task.decides_at_events else {})
-
-
 @torch.inference_mode(False)
-def _allocate(core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype) -> PolicyRollout:
-    tensors: dict[str, Any] = {
-        name: torch.zeros(shape, dtype=dtype, device=core.device)
-        for name, (shape, dtype) in _shapes(core, network, steps, kind).items()
-    }
-    tensors.setdefault("decision_events", None)
-    return PolicyRollout(**tensors, every=_every(core), inputs=network.shape.inputs)
+def _empty(
+    core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype, device: torch.device | None = None
+) -> PolicyRollout:
+    where, events = core.device if device is None else device, core.task.decides_at_events
+    sizes = network.shape, steps, core.simulator.num_markets
+    return PolicyRollout.empty(*sizes, every=_every(core), device=where, dtype=kind, events=events)
 
 
 def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> str | None:
