@@ -43,9 +43,7 @@ def learner_of(trainer: Any) -> tuple[Any, str]:
         except (ModuleNotFoundError, ValueError) as error:  # no Triton, or sizes that kernels are not made for
             lacking = str(error)
     if policy is not None:
-        return FusedLearner(
-            trainer, policy
-        ), "updates are fused (kineticsim_env.training), rollouts have the policy inside"
+        return FusedLearner(trainer, policy), "updates are fused (kineticsim_env.training)"
     if asked:
         raise SystemExit(f"--fused: {lacking}")
     how = "compiled by torch.compile" if trainer.args.compile else "torch's, one operation after another"

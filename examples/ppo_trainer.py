@@ -45,8 +45,8 @@ class Trainer:
         if args.compile:
             self.sample, self.record = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record))
         self.learner, self.how = learner_of(self)
-        # Fused learners' networks are of a shape that kernels know: on a GPU a rollout is one launch then, but in wrappers.
-        self.policy = self.learner.policy if envs is envs.unwrapped else None
+        self.policy = self.learner.policy if envs is envs.unwrapped else None  # if it can be inside a rollout's launch
+        self.how += "" if self.policy is None else "; rollouts have the policy inside"
         self.noise = torch.full((1,), args.seed, dtype=torch.int64, device=self.device)
         self.forget()
 

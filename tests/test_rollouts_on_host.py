@@ -10,9 +10,11 @@ import gymnasium as gym
 import pytest
 import torch
 from build_helpers import ROLLOUT_KERNELS, needs_compiler
-from env_helpers import assert_same
-from test_rollouts import network_for, taken
-from thorough import covering
+from env_helpers import assert_same, clock_environments, make_cores
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_rollouts import network_for, shaken, taken
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.envs import rollouts
@@ -42,17 +44,52 @@ def make(kernel, changes, mode, markets):
     return envs
 
 
+@st.composite
+def maker_environments(draw):
+    """Continuous trading of any fields, with one maker that sees 39 numbers."""
+    (config, markets, task, _), kwargs, seed, steps = draw(clock_environments(most_slots=1))
+    config = config.replace(mechanism="continuous", orders_per_side=1)
+    task, kwargs = task.replace(keep=False), kwargs | {"see_fundamental": False, "slots": [None]}
+    markets = markets if config.per_market else draw(st.sampled_from([markets, 33]))
+    return (config, markets, task, ["maker"]), kwargs, seed, steps
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(environment=maker_environments(), shared=st.booleans(), exact=st.booleans())
+def test_random_markets_are_those_of_the_engine(kernels, environment, shared, exact):
+    """Of any levers, regimes, scenarios and autoreset modes; some stop, some need 32 bits."""
+    arguments, kwargs, seed, steps = environment
+    choices = arguments[2].action_type == "discrete"
+    name = "on the chip" if not exact else "in float32"
+    name = "rollouts of choices" if choices else "rollouts of shared markets" if shared else f"rollouts {name}"
+    kind = torch.float32 if "float32" in name else torch.bfloat16
+    inside, played = make_cores(arguments, kwargs, ("cpu", "cpu"))
+    for core in (inside, played):
+        core.reset(seed)
+    torch.manual_seed(seed)
+    policy = shaken(ks.NetworkPolicy.make(39, 49 if choices else 4, categorical=choices, trunk=choices))
+    for number in range(2):
+        part = roll_out(kernels[name], inside, policy, steps, kind)
+        for t in range(steps):
+            assert torch.equal(played.tensors["observation"][:, 0].to(kind), part.observation[t]), f"observation {t}"
+            given_ = taken(part, t)[:, None]
+            played._engine.launch(1, auctions=played.auctions_per_step, **{"choices" if choices else "actions": given_})
+            for output in ("reward", "terminated", "truncated"):
+                assert torch.equal(played.tensors[output][:, 0], getattr(part, output)[t]), f"{output} {t}"
+        assert_same([inside, played], f"after rollout {number}")
+
+
 def roll_out(library, core, policy, steps, kind):
     """Do what `_play_inside` does, but for the launch, which is the library's."""
 
-    def launch(definitions, decisions, fields, given):
+    def launch(definitions, decisions, fields, live):
         engine = core._engine
         struct = engine._struct
         struct.env_mode, struct.decisions, struct.auctions = 1, decisions, core.auctions_per_step
         struct.growth, struct.records, struct.tile = 2**31 - 1, 0, 1
         for name, value in fields.items():
             setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
-        for name, tensor in given.items():
+        for name, tensor in live.items():
             setattr(struct, name, tensor.data_ptr())
             struct.action_stride = tensor.shape[-1]
         library.ks_cpu_launch(ctypes.addressof(struct))

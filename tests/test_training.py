@@ -4,6 +4,7 @@ Without a GPU the kernels run in Triton's interpreter, in float32.
 """
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -357,7 +358,7 @@ def test_policies_without_values_are_refused():
 def test_rollouts_are_refused_by_name(name, value, said):
     policy = policy_of(3, 2)
     rollout = rollout_of(policy, 2, 64)
-    setattr(rollout, name, value(getattr(rollout, name)))
+    rollout = dataclasses.replace(rollout, **{name: value(getattr(rollout, name))})
     with pytest.raises((TypeError, ValueError)) as caught:
         PPO(policy, minibatches=1).update(rollout)
     assert mentions(str(caught.value), said)
