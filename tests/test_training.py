@@ -8,7 +8,7 @@ import copy
 import pytest
 import torch
 from messages import mentions
-from training_helpers import DEVICE, forward, loss_of, policy_of, rollout_of, triton
+from training_helpers import DEVICE, KIND, forward, loss_of, policy_of, rollout_of, triton
 
 from kineticsim_env.policies import NetworkPolicy
 from kineticsim_env.training import PPO, Launch, Rollout, kernels
@@ -61,6 +61,8 @@ def compare_gradients(shape, dtype, bound):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_are_those_of_float64(shape):
     """Of a Gaussian policy of many actions the probability's rounding counts, in torch's float32 as much."""
+    if DEVICE == "cuda":
+        pytest.skip("on a GPU gradients are compared in bfloat16")
     _, outputs, kind, *_ = SHAPES[shape]
     many = outputs > 16 and "categorical" not in kind
     compare_gradients(shape, torch.float32, 1e-5 if many else 1e-6 if outputs == 1 else 5e-7)
@@ -203,8 +205,8 @@ def test_advantages_are_those_of_the_recursion(steps, how, trunk):
     ppo.estimate(rollout)
     exact = copy.deepcopy(policy).double()
     with torch.no_grad():
-        last = forward(exact, rollout.last_rows, torch.float32)[1]
-        finals = [forward(exact, rows, torch.float32)[1] for rows in rollout.final_rows]
+        last = forward(exact, rollout.last_rows, KIND)[1]
+        finals = [forward(exact, rows, KIND)[1] for rows in rollout.final_rows]
     gain, following, found = torch.zeros_like(last), last, []
     for t in reversed(range(steps)):
         discount = 0.9
@@ -220,14 +222,23 @@ def test_advantages_are_those_of_the_recursion(steps, how, trunk):
         found.append(gain)
         following = value
     gain = torch.stack(found[::-1])
-    assert torch.allclose(ppo.advantage.double(), gain, atol=3e-6)
-    assert torch.allclose(ppo.target.double(), gain + rollout.value, atol=3e-6)
+    near = 3e-6 if KIND == torch.float32 else 1e-2
+    assert torch.allclose(ppo.advantage.double(), gain, atol=near)
+    assert torch.allclose(ppo.target.double(), gain + rollout.value, atol=near)
     chosen = torch.ones_like(rollout.truncated) if rollout.played is None else rollout.played
     parts = [part[chosen] for part in (gain, gain + rollout.value)]
     wanted = torch.stack([chosen.sum(), parts[0].sum(), (parts[0] ** 2).sum(), parts[1].sum(), (parts[1] ** 2).sum()])
-    assert torch.allclose(ppo._moments, wanted.to(ppo._moments), rtol=1e-5, atol=1e-3)
+    assert torch.allclose(ppo._moments, wanted.to(ppo._moments), rtol=300 * near, atol=300 * near)
     explained = 1 - parts[0].var() / parts[1].var()
-    assert float(ppo.explained_variance()) == pytest.approx(float(explained), abs=1e-4)
+    assert float(ppo.explained_variance()) == pytest.approx(float(explained), abs=30 * near)
+
+
+@pytest.mark.gpu
+def test_steps_and_advantages_on_a_gpu():
+    test_steps_are_those_of_torch(0.5, {})
+    test_advantages_are_those_of_the_recursion(7, {"events": True}, False)
+    test_advantages_are_those_of_the_recursion(7, {"played": True}, True)
+    assert order_of(1000).sort().values.tolist() == list(range(1000))
 
 
 # What users do --------------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ def test_a_policy_improves(categorical):
     """Each observation says which action is paid: the number it begins with, or the place of its largest number."""
     policy = policy_of(3, 3 if categorical else 1, categorical=categorical, seed=5)
     ppo = PPO(policy, learning_rate=1e-2, gamma=0.5, epochs=2, minibatches=2)
-    rollout, paid = Rollout.empty(policy.shape, 4, 64, every=8, device=DEVICE, dtype=torch.float32), []
+    rollout, paid = Rollout.empty(policy.shape, 4, 64, every=8, device=DEVICE, dtype=KIND), []
     for _ in range(15):
         seen = torch.randn(4, 64, 3).to(DEVICE)
         rollout.rows[..., :3] = seen
@@ -356,7 +367,7 @@ def test_policies_without_values_are_refused():
 )
 def test_rollouts_are_refused_by_name(name, value, said):
     policy = policy_of(3, 2)
-    rollout = rollout_of(policy, 2, 64)
+    rollout = rollout_of(policy, 2, 64, dtype=torch.float32)
     setattr(rollout, name, value(getattr(rollout, name)))
     with pytest.raises((TypeError, ValueError)) as caught:
         PPO(policy, minibatches=1).update(rollout)

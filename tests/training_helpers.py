@@ -15,6 +15,7 @@ from kineticsim_env.policies import NetworkPolicy  # noqa: E402
 from kineticsim_env.training import Rollout  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+KIND = torch.bfloat16 if torch.cuda.is_available() else torch.float32  # float32 takes half a minute to compile
 
 
 def policy_of(inputs, outputs, seed=0, device=DEVICE, **kind):
@@ -27,7 +28,7 @@ def policy_of(inputs, outputs, seed=0, device=DEVICE, **kind):
     return policy.to(device)
 
 
-def rollout_of(policy, steps, markets, *, every=3, ends=0.3, dtype=torch.float32, seed=1, **how):
+def rollout_of(policy, steps, markets, *, every=3, ends=0.3, dtype=KIND, seed=1, **how):
     """Return random decisions, whose log-probabilities are near those that the policy has now."""
     torch.manual_seed(seed)
     shape, device = policy.shape, next(policy.parameters()).device
