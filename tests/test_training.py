@@ -4,6 +4,10 @@ Without a GPU the kernels run in Triton's interpreter, in float32.
 """
 
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,8 +43,9 @@ def relative(found, wanted):
     return float((found - wanted).norm() / wanted.norm())
 
 
-def compare_gradients(shape, dtype, bound):
+def compare_gradients(shape, dtype, bound, times=1):
     inputs, outputs, kind, steps, markets, how = SHAPES[shape]
+    markets *= times
     policy = policy_of(inputs, outputs, **kind)
     rollout = rollout_of(policy, steps, markets, dtype=dtype, **how)
     ppo = PPO(policy, minibatches=1, entropy_weight=0.03, value_weight=0.7, clip=0.15)
@@ -71,7 +76,10 @@ def test_gradients_are_those_of_float64(shape):
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_in_bfloat16_are_those_of_the_same_rounded_pass(shape):
-    compare_gradients(shape, torch.bfloat16, 2e-3)
+    """Gradients are rounded on the way back, too, which many samples average out."""
+    _, outputs, kind, *_ = SHAPES[shape]
+    many = outputs > 16 and "categorical" not in kind
+    compare_gradients(shape, torch.bfloat16, 6e-3 if many else 2e-3, times=64)
 
 
 # Shuffling ------------------------------------------------------------------------------------------------------------
@@ -241,6 +249,53 @@ def test_steps_and_advantages_on_a_gpu():
     assert order_of(1000).sort().values.tolist() == list(range(1000))
 
 
+PROCESS = """
+import dataclasses, sys
+import torch
+import torch.distributed as dist
+sys.path.insert(0, sys.argv[1])
+from training_helpers import policy_of, rollout_of
+from kineticsim_env.training import PPO
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+whole = rollout_of(policy_of(7, 3), 4, 128)
+policy = policy_of(7, 3, seed=rank)  # the first one's weights are taken
+ppo = PPO(policy, minibatches=1, epochs=3, learning_rate=1e-2)
+mine = slice(64 * rank, 64 * rank + 64)
+half = {name: part if name == "every" or part is None else part[mine].contiguous() if name == "last_rows" else
+        part[:, mine].contiguous() for name, part in vars(whole).items()}
+for _ in range(2):
+    ppo.update(dataclasses.replace(whole, **half))
+torch.save((policy.state_dict(), ppo.losses(), ppo.explained_variance()), f"{sys.argv[2]}/{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DEVICE == "cuda", reason="two processes share no GPU; ppo_fast.py is run on two")
+def test_two_processes_learn_what_one_does_from_both_halves(tmp_path):
+    (tmp_path / "process.py").write_text(PROCESS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(tmp_path / "process.py"), str(Path(__file__).parent), str(tmp_path)]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    paths = [str(Path(__file__).parent.parent), *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    policy = policy_of(7, 3)
+    ppo = PPO(policy, minibatches=1, epochs=3, learning_rate=1e-2)
+    rollout = rollout_of(policy, 4, 128)
+    for _ in range(2):
+        ppo.update(rollout)
+    for name, value in policy.state_dict().items():
+        assert torch.equal(first[0][name], second[0][name])
+        assert torch.allclose(first[0][name], value, atol=1e-5), name
+    assert torch.allclose(first[1], ppo.losses(), atol=1e-4)
+    assert float(first[2]) == pytest.approx(float(ppo.explained_variance()), abs=1e-6)
+
+
 # What users do --------------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +409,7 @@ def test_policies_without_values_are_refused():
     ("name", "value", "said"),
     [
         ("rows", lambda old: old[..., :-1], "rollout.rows: expected a contiguous tensor torch.float32 [2, 64, 8]"),
-        ("rows", lambda old: old.double(), "rollout.rows: expected bfloat16 or float32, got torch.float64"),
+        ("rows", lambda old: old.double(), "torch.float32 on .*, got torch.float64"),
         ("rows", lambda old: old[0], "rollout.rows: expected [T, M, W], got [64, 8]"),
         ("action", lambda old: old[..., 0], "rollout.action: expected a contiguous tensor torch.float32 [2, 64, 2]"),
         ("reward", lambda old: old.double(), "torch.float32 [2, 64] on"),

@@ -1,12 +1,8 @@
 """What tests of `kineticsim_env.training` share: rollouts of random numbers, and PPO's loss by torch in float64."""
 
-import os
-
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is loaded
 triton = pytest.importorskip("triton", reason="kineticsim_env.training needs Triton")
 if not torch.cuda.is_available() and not triton.knobs.runtime.interpret:
     pytest.skip("Triton was loaded without its interpreter, and there is no GPU", allow_module_level=True)

@@ -56,7 +56,7 @@ class Rollout:
         *,
         every: int,
         device: torch.device | str,
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype | None = None,
         events: bool = False,
         played: bool = False,
     ) -> Rollout:
@@ -68,18 +68,19 @@ class Rollout:
             markets: M.
             every: The least horizon of an episode, in decisions.
             device: Where.
-            dtype: Of rows, bfloat16 or float32.
+            dtype: Of rows, bfloat16 or float32; by default the former on a GPU, the latter on a CPU.
             events: Whether decisions have unlike numbers of events.
             played: Whether there may be decisions that are none.
         """
         check_count("steps", steps, 1), check_count("markets", markets, 1), check_count("every", every, 1)
         width = -(-(shape.inputs + 1) // 8) * 8
+        kind = dtype or (torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32)
 
         def buffer(*sizes: int, kind: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(sizes, dtype=kind, device=device)
 
         def rows(*sizes: int) -> torch.Tensor:
-            made = buffer(*sizes, width, kind=dtype)
+            made = buffer(*sizes, width, kind=kind)
             made[..., shape.inputs] = 1.0
             return made
 
@@ -108,8 +109,9 @@ def check_rollout(rollout: Rollout, shape: NetworkShape, device: torch.device) -
         raise ValueError(f"rollout.rows: expected [T, M, W], got {list(rollout.rows.shape)}")
     steps, markets = rollout.rows.shape[:2]
     width, kind = -(-(shape.inputs + 1) // 8) * 8, rollout.rows.dtype
-    if kind not in (torch.bfloat16, torch.float32):
-        raise ValueError(f"rollout.rows: expected bfloat16 or float32, got {kind}")
+    kinds = (torch.bfloat16, torch.float32) if device.type == "cuda" else (torch.float32,)
+    if kind not in kinds:
+        raise ValueError(f"rollout.rows: expected {' or '.join(map(str, kinds))} on {device}, got {kind}")
     check_count("rollout.every", rollout.every, 1)
     each, flag, number = (steps, markets), (torch.bool,), (torch.float32,)
     wanted = {
