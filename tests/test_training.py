@@ -5,11 +5,15 @@ Without a GPU the kernels run in Triton's interpreter, in float32.
 
 import copy
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from messages import mentions
-from training_helpers import DEVICE, forward, loss_of, policy_of, rollout_of, triton
+from training_helpers import DEVICE, KIND, forward, loss_of, policy_of, rollout_of, triton
 
 from kineticsim_env.policies import NetworkPolicy
 from kineticsim_env.training import PPO, Launch, PolicyRollout, kernels
@@ -40,8 +44,9 @@ def relative(found, wanted):
     return float((found - wanted).norm() / wanted.norm())
 
 
-def compare_gradients(shape, dtype, bound):
+def compare_gradients(shape, dtype, bound, times=1):
     inputs, outputs, kind, steps, markets, how = SHAPES[shape]
+    markets *= times
     policy = policy_of(inputs, outputs, **kind)
     rollout = rollout_of(policy, steps, markets, dtype=dtype, **how)
     ppo = PPO(policy, minibatches=1, entropy_weight=0.03, value_weight=0.7, clip=0.15)
@@ -62,6 +67,8 @@ def compare_gradients(shape, dtype, bound):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_are_those_of_float64(shape):
     """Of a Gaussian policy of many actions the probability's rounding counts, in torch's float32 as much."""
+    if DEVICE == "cuda":
+        pytest.skip("on a GPU gradients are compared in bfloat16")
     _, outputs, kind, *_ = SHAPES[shape]
     many = outputs > 16 and "categorical" not in kind
     compare_gradients(shape, torch.float32, 1e-5 if many else 1e-6 if outputs == 1 else 5e-7)
@@ -70,7 +77,10 @@ def test_gradients_are_those_of_float64(shape):
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_in_bfloat16_are_those_of_the_same_rounded_pass(shape):
-    compare_gradients(shape, torch.bfloat16, 2e-3)
+    """Gradients are rounded on the way back, too, which many samples average out."""
+    _, outputs, kind, *_ = SHAPES[shape]
+    many = outputs > 16 and "categorical" not in kind
+    compare_gradients(shape, torch.bfloat16, 6e-3 if many else 2e-3, times=64)
 
 
 # Shuffling ------------------------------------------------------------------------------------------------------------
@@ -204,8 +214,8 @@ def test_advantages_are_those_of_the_recursion(steps, how, trunk):
     ppo.estimate(rollout)
     exact = copy.deepcopy(policy).double()
     with torch.no_grad():
-        last = forward(exact, rollout.last_rows, torch.float32)[1]
-        finals = [forward(exact, rows, torch.float32)[1] for rows in rollout.final_rows]
+        last = forward(exact, rollout.last_rows, KIND)[1]
+        finals = [forward(exact, rows, KIND)[1] for rows in rollout.final_rows]
     gain, following, found = torch.zeros_like(last), last, []
     for t in reversed(range(steps)):
         discount = 0.9
@@ -221,14 +231,70 @@ def test_advantages_are_those_of_the_recursion(steps, how, trunk):
         found.append(gain)
         following = value
     gain = torch.stack(found[::-1])
-    assert torch.allclose(ppo.advantage.double(), gain, atol=3e-6)
-    assert torch.allclose(ppo.target.double(), gain + rollout.value, atol=3e-6)
+    near = 3e-6 if KIND == torch.float32 else 1e-2
+    assert torch.allclose(ppo.advantage.double(), gain, atol=near)
+    assert torch.allclose(ppo.target.double(), gain + rollout.value, atol=near)
     chosen = torch.ones_like(rollout.truncated) if rollout.played is None else rollout.played
     parts = [part[chosen] for part in (gain, gain + rollout.value)]
     wanted = torch.stack([chosen.sum(), parts[0].sum(), (parts[0] ** 2).sum(), parts[1].sum(), (parts[1] ** 2).sum()])
-    assert torch.allclose(ppo._moments, wanted.to(ppo._moments), rtol=1e-5, atol=1e-3)
+    assert torch.allclose(ppo._moments, wanted.to(ppo._moments), rtol=300 * near, atol=300 * near)
     explained = 1 - parts[0].var() / parts[1].var()
-    assert float(ppo.explained_variance()) == pytest.approx(float(explained), abs=1e-4)
+    assert float(ppo.explained_variance()) == pytest.approx(float(explained), abs=30 * near)
+
+
+@pytest.mark.gpu
+def test_steps_and_advantages_on_a_gpu():
+    test_steps_are_those_of_torch(0.5, {})
+    test_advantages_are_those_of_the_recursion(7, {"events": True}, False)
+    test_advantages_are_those_of_the_recursion(7, {"played": True}, True)
+    assert order_of(1000).sort().values.tolist() == list(range(1000))
+
+
+PROCESS = """
+import dataclasses, sys
+import torch
+import torch.distributed as dist
+sys.path.insert(0, sys.argv[1])
+from training_helpers import policy_of, rollout_of
+from kineticsim_env.training import PPO
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+whole = rollout_of(policy_of(7, 3), 4, 128)
+policy = policy_of(7, 3, seed=rank)  # the first one's weights are taken
+ppo = PPO(policy, minibatches=1, epochs=3, learning_rate=1e-2)
+mine = slice(64 * rank, 64 * rank + 64)
+half = {name: part if isinstance(part, int) or part is None else part[mine].contiguous() if name == "last_rows" else
+        part[:, mine].contiguous() for name, part in vars(whole).items()}
+for _ in range(2):
+    ppo.update(dataclasses.replace(whole, **half))
+torch.save((policy.state_dict(), ppo.losses(), ppo.explained_variance()), f"{sys.argv[2]}/{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DEVICE == "cuda", reason="two processes share no GPU; ppo_fast.py is run on two")
+def test_two_processes_learn_what_one_does_from_both_halves(tmp_path):
+    (tmp_path / "process.py").write_text(PROCESS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(tmp_path / "process.py"), str(Path(__file__).parent), str(tmp_path)]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    paths = [str(Path(__file__).parent.parent), *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    policy = policy_of(7, 3)
+    ppo = PPO(policy, minibatches=1, epochs=3, learning_rate=1e-2)
+    rollout = rollout_of(policy, 4, 128)
+    for _ in range(2):
+        ppo.update(rollout)
+    for name, value in policy.state_dict().items():
+        assert torch.equal(first[0][name], second[0][name])
+        assert torch.allclose(first[0][name], value, atol=1e-5), name
+    assert torch.allclose(first[1], ppo.losses(), atol=1e-4)
+    assert float(first[2]) == pytest.approx(float(ppo.explained_variance()), abs=1e-6)
 
 
 # What users do --------------------------------------------------------------------------------------------------------
@@ -240,7 +306,7 @@ def test_a_policy_improves(categorical):
     """Each observation says which action is paid: the number it begins with, or the place of its largest number."""
     policy = policy_of(3, 3 if categorical else 1, categorical=categorical, seed=5)
     ppo = PPO(policy, learning_rate=1e-2, gamma=0.5, epochs=2, minibatches=2)
-    rollout, paid = PolicyRollout.empty(policy.shape, 4, 64, every=8, device=DEVICE, dtype=torch.float32), []
+    rollout, paid = PolicyRollout.empty(policy.shape, 4, 64, every=8, device=DEVICE, dtype=KIND), []
     for _ in range(15):
         seen = torch.randn(4, 64, 3).to(DEVICE)
         rollout.rows[..., :3] = seen
@@ -357,7 +423,7 @@ def test_policies_without_values_are_refused():
 )
 def test_rollouts_are_refused_by_name(name, value, said):
     policy = policy_of(3, 2)
-    rollout = rollout_of(policy, 2, 64)
+    rollout = rollout_of(policy, 2, 64, dtype=torch.float32)
     rollout = dataclasses.replace(rollout, **{name: value(getattr(rollout, name))})
     with pytest.raises((TypeError, ValueError)) as caught:
         PPO(policy, minibatches=1).update(rollout)

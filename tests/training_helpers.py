@@ -1,12 +1,8 @@
 """What tests of `kineticsim_env.training` share: rollouts of random numbers, and PPO's loss by torch in float64."""
 
-import os
-
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is loaded
 triton = pytest.importorskip("triton", reason="kineticsim_env.training needs Triton")
 if not torch.cuda.is_available() and not triton.knobs.runtime.interpret:
     pytest.skip("Triton was loaded without its interpreter, and there is no GPU", allow_module_level=True)
@@ -15,6 +11,7 @@ from kineticsim_env.policies import NetworkPolicy  # noqa: E402
 from kineticsim_env.training import PolicyRollout  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+KIND = torch.bfloat16 if torch.cuda.is_available() else torch.float32  # float32 takes half a minute to compile
 
 
 def policy_of(inputs, outputs, seed=0, device=DEVICE, **kind):
@@ -27,7 +24,7 @@ def policy_of(inputs, outputs, seed=0, device=DEVICE, **kind):
     return policy.to(device)
 
 
-def rollout_of(policy, steps, markets, *, every=3, ends=0.3, dtype=torch.float32, seed=1, played=False, **how):
+def rollout_of(policy, steps, markets, *, every=3, ends=0.3, dtype=KIND, seed=1, played=False, **how):
     """Return random decisions, whose log-probabilities are near those that the policy has now."""
     torch.manual_seed(seed)
     shape, device = policy.shape, next(policy.parameters()).device

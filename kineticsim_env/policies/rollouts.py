@@ -74,7 +74,7 @@ class PolicyRollout:
         *,
         every: int,
         device: torch.device | str,
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype | None = None,
         events: bool = False,
         played: bool = True,
     ) -> PolicyRollout:
@@ -86,18 +86,19 @@ class PolicyRollout:
             markets: M.
             every: The least horizon of an episode, in decisions.
             device: Where.
-            dtype: Of rows, bfloat16 or float32.
+            dtype: Of rows, bfloat16 or float32; by default the former on a GPU, the latter on a CPU.
             events: Whether decisions have unlike numbers of events.
             played: Whether there may be decisions that are none.
         """
         check_count("steps", steps, 1), check_count("markets", markets, 1), check_count("every", every, 1)
         width = -(-(shape.inputs + 1) // 8) * 8
+        kind = dtype or (torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32)
 
         def buffer(*sizes: int, kind: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(sizes, dtype=kind, device=device)
 
         def rows(*sizes: int) -> torch.Tensor:
-            made = buffer(*sizes, width, kind=dtype)
+            made = buffer(*sizes, width, kind=kind)
             made[..., shape.inputs] = 1.0
             return made
 

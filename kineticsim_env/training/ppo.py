@@ -33,9 +33,10 @@ ADDED_TOGETHER, STEPPED_TOGETHER = (8192, 8192) if triton.knobs.runtime.interpre
 class PPO:
     """Proximal policy optimisation with clipped ratios, Adam (eps 1e-5, betas 0.9 and 0.999), and one policy.
 
-    Works on the device of the policy's weights: a CUDA GPU, or, in Triton's interpreter, a CPU, for tests. Rows may be
-    bfloat16 or float32; products are of that format, all else is float32. Under `torch.distributed` each process has a
-    rollout of its own, of the same sizes; gradients and the moments of advantages are summed over all.
+    Works on the device of the policy's weights: a CUDA GPU, or, in Triton's interpreter, a CPU, for tests. Rows are
+    bfloat16 or, as all are on a CPU, float32; products are of that format, all else is float32. Under
+    `torch.distributed` each process has a rollout of its own, of the same sizes; gradients and the moments of
+    advantages are summed over all.
 
     Attributes:
         policy: The policy; its weights are written after each update.
@@ -244,6 +245,8 @@ class PPO:
     def _prepare(self, rollout: PolicyRollout) -> None:
         """Check a rollout, and make what its sizes need, where the last one had others."""
         check_rollout(rollout, self.policy.shape, self.device)
+        if rollout.rows.dtype != torch.float32 and self.device.type != "cuda":
+            raise ValueError(f"rollout.rows: expected torch.float32 on {self.device}, got {rollout.rows.dtype}")
         steps, markets = rollout.reward.shape
         kind, finals = rollout.rows.dtype, rollout.final_rows[..., 0].numel()
         if self._known == (steps, markets, kind, finals):
