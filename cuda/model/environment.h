@@ -92,7 +92,7 @@ struct ThreadEnvironment : Market {
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
   int32_t lasts;  // of the decision, in what `elapsed` counts
   bool done;
-  // Of slot 0: marked value after the last decision, whether its episode has ended, what came of the decision. Of others, memory has it.
+  // Of slot 0: marked value after the last decision, whether its episode has ended (see kAlone), and what came of the decision.
   int64_t first_value;
   bool first_ended;
   Outcome outcome;
@@ -107,7 +107,12 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
+  // Of the only slot of a market that stays on the chip, what each decision reads is kept there; else it is in memory.
+#ifdef KS_POLICY
   static constexpr bool kAlone = Market::kRoom == 1;
+#else
+  static constexpr bool kAlone = false;
+#endif
   KS_ON_THREAD int64_t value_before(int k) const { return kAlone ? first_value : launch.prev_value[first_row() + k]; }
   KS_ON_THREAD bool has_ended(int k) const { return kAlone ? first_ended : launch.ended[first_row() + k] != 0; }
   KS_ON_THREAD void set_value(int k, int64_t value, bool ended) {
