@@ -186,6 +186,7 @@ def test_learners_are_compiled_for_in_processes_of_their_own():
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(900)  # nine makers, of each of which kernels are compiled
 def test_the_study_runs_on_a_gpu(tmp_path, short, monkeypatch):
     monkeypatch.setattr(command, "PRESETS", study.PRESETS[:1])  # each maker is compiled for
     runs = tmp_path / "trainings.jsonl"
