@@ -114,7 +114,7 @@ def test_noise_is_of_market_seed_and_time_alone():
 
 
 def test_words_are_those_of_the_page():
-    """The formula of docs/training.md in Python's whole numbers."""
+    """The formula of docs/rollouts.md in Python's whole numbers."""
 
     def mix(x):
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

@@ -44,7 +44,7 @@ def rollout(
     Markets are to the bit what they are when `step` is given the recorded actions, cut to [-1, 1], one by one. On a GPU
     the networks have products of bfloat16 numbers and sums of float32, so that their outputs differ from torch's
     float32 by thousandths. Noise is a hash of `seed`, the market's seed, its episode and time, and so depends neither
-    on how rollouts are cut nor on the number of markets; `docs/training.md` has the formula.
+    on how rollouts are cut nor on the number of markets; `docs/rollouts.md` has the formula.
 
     Args:
         envs: A vector environment of one learner, perhaps in wrappers. It was reset.
