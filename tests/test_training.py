@@ -59,8 +59,9 @@ def compare_gradients(shape, dtype, bound, times=1):
     wanted = [parameter.grad for parameter in exact.parameters()]
     assert all(part.any() for part in wanted)
     assert relative(ppo.gradients(), wanted) < bound
-    for found, part in zip(ppo.gradients(), wanted, strict=True):
-        assert relative([found], [part]) < 10 * bound
+    whole = torch.cat([part.flatten() for part in wanted]).norm()
+    for found, part in zip(ppo.gradients(), wanted, strict=True):  # what nearly cancels out has few digits
+        assert (found.double() - part).norm() < bound * (10 * part.norm() + 0.1 * whole)
     assert torch.allclose(ppo.losses().double(), parts.detach(), rtol=30 * bound, atol=30 * bound)
 
 
@@ -78,8 +79,12 @@ def test_gradients_are_those_of_float64(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_in_bfloat16_are_those_of_the_same_rounded_pass(shape):
     """Gradients are rounded on the way back, too, which many samples average out."""
-    _, outputs, kind, *_ = SHAPES[shape]
+    inputs, outputs, kind, *_ = SHAPES[shape]
     many = outputs > 16 and "categorical" not in kind
+    if outputs > 16 and kind.keys() & {"categorical", "trunk"}:
+        with pytest.raises(ValueError, match="policy: expected on a GPU at most 16 outputs of a categorical policy or"):
+            PPO(policy_of(inputs, outputs, **kind))
+        return
     compare_gradients(shape, torch.bfloat16, 6e-3 if many else 2e-3, times=64)
 
 

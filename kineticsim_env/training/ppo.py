@@ -26,6 +26,7 @@ from kineticsim_env.training.states import check_state
 before: Any = advantages  # as Any: a launch takes more than the arguments that checkers see
 within: Any = kernels
 MARKETS_TOGETHER = 128  # of a program that estimates advantages
+MOST_OUTPUTS_TOGETHER = 16  # of logits, or on a trunk: on an H100 gradients of 64 were not those of float64
 # Numbers of a program that adds up, and of one that takes Adam's step; the interpreter runs programs one by one.
 ADDED_TOGETHER, STEPPED_TOGETHER = (8192, 8192) if triton.knobs.runtime.interpret else (64, 256)
 
@@ -95,6 +96,10 @@ class PPO:
         if self.device.type != "cuda" and not triton.knobs.runtime.interpret:
             allowed = "a CUDA GPU, or a CPU with TRITON_INTERPRET=1 set before Triton is loaded, for tests"
             raise ValueError(f"policy: expected weights on {allowed}, got {self.device}")
+        most = MOST_OUTPUTS_TOGETHER
+        if self.device.type == "cuda" and shape.outputs > most and (shape.trunk or shape.categorical):
+            allowed = f"on a GPU at most {most} outputs of a categorical policy or on a trunk"
+            raise ValueError(f"policy: expected {allowed}, got {shape.outputs}")
         self.gamma = float(check_number("gamma", gamma, 0.0, 1.0, above=True))
         self.longest = check_count("longest", longest, 1)
         self.gae_lambda = float(check_number("gae_lambda", gae_lambda, 0.0, 1.0))
