@@ -214,13 +214,14 @@ def _play_by_steps(
 ) -> None:
     """Play the same with torch's networks, in float32."""
     market, stands = core.simulator.tensors, core.lets_stand
+    takes_part: Any = out.played
     core.lets_stand = True
     observation = _as_tensor(envs.observation, core)
     try:
         for t in range(len(out.rows)):
             _write_rows(out.rows[t], observation)
             stopped = (market["error"] & _STOPPED) != 0
-            torch.logical_not(core.tensors["done"] | stopped, out=out.played[t])
+            torch.logical_not(core.tensors["done"] | stopped, out=takes_part[t])
             words = words_of(seed, market["seed"], market["episode"], market["t"])
             action = _decide(networks, observation, words, out, t, noise)
             observation, reward, terminated, truncated, infos = envs.step(_as_output(action, envs))
@@ -228,7 +229,7 @@ def _play_by_steps(
             for buffer, result in ((out.reward, reward), (out.terminated, terminated), (out.truncated, truncated)):
                 buffer[t] = _as_tensor(result, core)
             seen = infos["final_obs"] if core.autoreset == SAME_STEP else observation
-            final, ends = out.final_rows[t // out.every], (out.truncated[t] & out.played[t])[:, None]
+            final, ends = out.final_rows[t // out.every], (out.truncated[t] & takes_part[t])[:, None]
             size = observation.shape[-1]
             final[:, :size] = torch.where(ends, _as_tensor(seen, core).to(final.dtype), final[:, :size])
             final[:, size] = 1.0

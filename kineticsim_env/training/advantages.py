@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton import knobs
 
 from kineticsim_env.training.kernels import hidden
 
-if triton.knobs.runtime.interpret:
+if knobs.runtime.interpret:
     from kineticsim_env.training.interpreted import range
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton import knobs
 
-if triton.knobs.runtime.interpret:
+if knobs.runtime.interpret:
     from kineticsim_env.training.interpreted import range
 
 LOG_ROOT_2PI = tl.constexpr(0.9189385332046727)

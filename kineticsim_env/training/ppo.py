@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import triton
+from triton import knobs
 
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.policies.rollouts import PolicyRollout, check_rollout
@@ -28,7 +29,7 @@ within: Any = kernels
 MARKETS_TOGETHER = 128  # of a program that estimates advantages
 MOST_OUTPUTS_TOGETHER = 16  # of logits, or on a trunk: on an H100 gradients of 64 were not those of float64
 # Numbers of a program that adds up, and of one that takes Adam's step; the interpreter runs programs one by one.
-ADDED_TOGETHER, STEPPED_TOGETHER = (8192, 8192) if triton.knobs.runtime.interpret else (64, 256)
+ADDED_TOGETHER, STEPPED_TOGETHER = (8192, 8192) if knobs.runtime.interpret else (64, 256)
 
 
 class PPO:
@@ -93,7 +94,7 @@ class PPO:
         if len(devices) > 1:
             raise ValueError(f"policy: expected weights on one device, got {sorted(map(str, devices))}")
         self.device = devices.pop()
-        if self.device.type != "cuda" and not triton.knobs.runtime.interpret:
+        if self.device.type != "cuda" and not knobs.runtime.interpret:
             allowed = "a CUDA GPU, or a CPU with TRITON_INTERPRET=1 set before Triton is loaded, for tests"
             raise ValueError(f"policy: expected weights on {allowed}, got {self.device}")
         most = MOST_OUTPUTS_TOGETHER
