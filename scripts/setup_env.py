@@ -27,6 +27,8 @@ VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "kineticsim_setup.json"
 OLDEST, NEWEST = (3, 11), (3, 13)
 
+BY_TORCH = ("triton",)  # what torch's CUDA builds bring, in a version of their own
+
 # goal: the extras of pyproject.toml that it installs, and those packages of them without which it is an error. Tests
 # that need one of the others are skipped where it cannot be had.
 GOALS = {
@@ -218,13 +220,16 @@ def missing(wanted: dict[str, str]) -> dict[str, str]:
     return {name: spec for name, spec in wanted.items() if name not in have or not satisfies(have[name], spec)}
 
 
+def pinned() -> dict[str, str]:
+    """Return the lines of our constraints by package."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    return {normal(line.split("==")[0]): line for line in lines}
+
+
 def write_constraints() -> Path:
-    """Return a constraints file: ours, but where .venv shares packages a shared one stays as it is."""
-    if not is_shared():
-        return ROOT / "constraints.txt"
-    have = installed()
-    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
-    pins = [line for line in pins if normal(line.split("==")[0]) not in have]
+    """Return a constraints file: ours, but for what torch brings, and a shared package stays as it is."""
+    have = installed() if is_shared() else {}
+    pins = [line for name, line in pinned().items() if name not in have and name not in BY_TORCH]
     path = VENV / "constraints.txt"
     if "torch" in have:
         pins.append(f"torch=={have['torch']}")
@@ -247,11 +252,15 @@ def install(wanted: dict[str, str], required: list[str]) -> None:
 
     lacking = ", ".join(missing(wanted))
     say(f"installing {lacking}" if lacking else "checking .venv against constraints.txt")
-    if run(list(wanted)) or len(wanted) == 1:
+    at_once = [name for name in wanted if name not in BY_TORCH]
+    done = not at_once or run(at_once)
+    for name in missing({name: spec for name, spec in wanted.items() if name in BY_TORCH}):
+        subprocess.run([*command, pinned()[name]])  # there is a torch by now, which has not brought it
+    if done or len(wanted) == 1:
         return
     say("that failed; trying one by one")
     failures = 0
-    for name in sorted(wanted, key=lambda name: name not in required):
+    for name in sorted(at_once, key=lambda name: name not in required):
         failures = 0 if run([name], "-qqq") else failures + 1
         if failures == 2:
             return  # no network, most likely: each further attempt would only wait for it
