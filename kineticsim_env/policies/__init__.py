@@ -25,7 +25,7 @@ from kineticsim_env.policies.makers import (
     QuietQuotes,
     RandomQuotes,
 )
-from kineticsim_env.policies.networks import NetworkPolicy
+from kineticsim_env.policies.networks import NetworkPolicy as NetworkPolicy  # learned, unlike those listed below
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
 from kineticsim_env.runtime.moved import finder
 
@@ -46,7 +46,6 @@ __all__ = [
     "LadderMaker",
     "MeanReversionTrader",
     "MomentumTrader",
-    "NetworkPolicy",
     "NoTrade",
     "Policy",
     "QuietQuotes",
