@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 for name in ("tyro", "tensorboard", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
@@ -74,9 +75,15 @@ def test_a_seed_learns_what_it_does_alone(runs, tmp_path):
     executor = sys.modules["ppo_executor"]
     small = {"engine": "cpu", "num_envs": 4, "total_steps": 512, "eval_envs": 16, "track": False}
     args = executor.Args(seed=2, preset="trading", output=tmp_path, **small)
-    alone = executor.ppo.main(args)["PPO (learned)"]
-    found = json.loads(next(runs.glob("*.json")).read_text())
-    assert found["learned"]["seeds"][1] == alone != found["learned"]["seeds"][0]
+    executor.ppo.main(args)
+
+    def networks(folder):
+        return torch.load(folder / "snapshots" / "512.pt", weights_only=True)
+
+    alone = networks(tmp_path)
+    other, same = (networks(next(runs.glob(f"*/*seed_{seed}"))) for seed in (1, 2))
+    assert all(torch.equal(same[name], alone[name]) for name in alone)
+    assert not any(torch.equal(other[name], alone[name]) for name in alone)
 
 
 def test_the_page(runs, tmp_path):
