@@ -43,7 +43,8 @@ class PPO:
     Attributes:
         policy: The policy; its weights are written after each update.
         learning_rate: Float32 `[1]` on the device, which may be changed at any time.
-        advantage, target: Of the last rollout, float32 `[T, M]`; advantages are not normalised here.
+        advantage: Of the last rollout, float32 `[T, M]`, not normalised.
+        target: What values are to be, likewise.
     """
 
     def __init__(
