@@ -15,6 +15,7 @@
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
 //   KS_KEEP (optional)                       1: environments whose actions may keep standing quotes
+//   KS_RECORDS (optional)                    1: steps that are given order records in the place of actions
 //   KS_DECIDE (optional)                     1: environments in which events end decisions
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios

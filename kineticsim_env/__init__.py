@@ -14,7 +14,7 @@ from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketErro
 from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.moved import finder as _finder
 from kineticsim_env.runtime.moved import module_moved as _module_moved
-from kineticsim_env.runtime.orders import OrderFlag, Reject
+from kineticsim_env.runtime.orders import OrderFlag, OrderRecords, Reject
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecards import scorecard
 from kineticsim_env.simulator import Simulator
@@ -33,6 +33,7 @@ __all__ = [
     "MarketError",
     "MarketMakingTask",
     "OrderFlag",
+    "OrderRecords",
     "Reject",
     "Simulator",
     "TradingTask",

@@ -139,6 +139,15 @@ def test_the_real_kernel_compiles_for_actions_that_keep_quotes(slots):
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, shape))
 
 
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize(
+    "shape", [LANES, {**FULL, "KS_TASK": 1}, {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 2}]
+)
+def test_the_real_kernel_compiles_for_steps_of_order_records(shape):
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_RECORDS": 1}))
+
+
 @by_nvrtc.marks[0]
 def test_the_plan_compiles_for_a_gpu():
     assert b"ks_plan" in compile_kernel("nvrtc", 90, {}, "plan.cu")

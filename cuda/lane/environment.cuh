@@ -113,7 +113,7 @@ struct LaneEnvironment : LaneStep {
   KS_ON_LANE Quote decode() {
     const Target aim = target();
     float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (task.action_type == kActionTypeContinuous) {
+    if (task.action_type == kActionTypeContinuous && !takes_records(launch)) {
 #pragma unroll
       for (int i = 0; i < kActionSize; ++i)
         if (i < launch.action_stride) action[i] = launch.actions[m * launch.action_stride + i];

@@ -73,10 +73,10 @@ struct FeatureRows {
 // What of a decision needs indices, by slot or by level of its ladder. No part of the market: see SlotRoom (events/queues.cuh).
 template <typename Market>
 struct DecisionRoom {
-  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep;
+  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep || (kMayTakeRecords && Market::kQueues);
   Account before[Market::kRoom];
   Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
-  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes
+  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes, or records have flags
 };
 
 template <typename Market>
@@ -219,10 +219,11 @@ struct ThreadEnvironment : Market {
     return liquidation_cash(this->bids(), this->asks(), levels, account(k).inventory, origin, last_tick);
   }
 
-  // Slot k's action as a quote, and in `flags` the sides that it keeps.
+  // Slot k's action as a quote, and in `flags` the sides that it keeps; or its order record and that one's flags.
   KS_ON_THREAD Quote decode(int k, OrderFlags& flags) {
     const int64_t row = first_row() + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
+    if (takes_records(launch)) return recorded_quote(launch, role(k), row, target(k), error, flags);
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error, flags);
   }
@@ -231,7 +232,8 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_ladder(int k) {
     const int64_t row = first_row() + k;
     const int levels = this->level_count(), numbers = numbers_of_level(task, role(k));
-    const bool ended = launch.ended[row], continuous = task.action_type == kActionTypeContinuous;
+    const bool ended = launch.ended[row], recorded = takes_records(launch);
+    const bool continuous = task.action_type == kActionTypeContinuous && !recorded;
     const float* const action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     const bool keeps_all = !ended && continuous && has_nan(action, levels * numbers);
     if (keeps_all) error |= kErrorNanAction;
@@ -242,7 +244,9 @@ struct ThreadEnvironment : Market {
       const Quote standing = quote(k, n);
       OrderFlags flags = keep_flags(keeps_all, keeps_all);
       Quote asked = {0, 0, 0, 0};
-      if (!ended && !keeps_all) {
+      if (!ended && recorded) {
+        asked = recorded_quote(launch, role(k), row * levels + n, left, error, flags);
+      } else if (!ended && !keeps_all) {
         asked = asked_quote(launch, own, role(k), continuous ? action + n * numbers : nullptr, row, mids[0], left, standing,
                             error, flags, n);
       }

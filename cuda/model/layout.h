@@ -61,7 +61,7 @@ constexpr int kNarrowResting = 16383; // and what rests at a tick
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
-constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance: it was clamped
+constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance, or a record out of range: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".
@@ -298,7 +298,7 @@ struct Launch {
   int64_t* due;                    // [M, 4] 1 + the event at which each submission arrives, oldest first; 0: none
   int32_t* due_quotes;             // [M, 4, K, N, 4] as new_quotes
   int32_t* due_flags;              // [M, 4, K, N] as order_flags
-  // Input and output of a run.
+  // Input and output of a run; the first two of a step, too, in the place of actions.
   const int32_t* new_quotes;       // [T, M, K, N, 4] or null: standing quotes stay
   const int32_t* order_flags;      // [T, M, K, N] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
   int32_t* rejects;                // [T, M, K, N] enum Reject likewise, or null

@@ -35,12 +35,15 @@ KS_RULE Quote asked_quote(const Launch& launch, const TaskParams& task, int32_t 
              ? decode_continuous(task, role, action, mid2, target, standing, error, kept)
              : decode_discrete(task, role, launch.choices[row], mid2, target, error, kept, level);
 }
-// The same as a quote that the slot may have, in a call, where nothing is kept.
+// The same, or its order record, as a quote that the slot may have, in a call, where nothing is kept.
 KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int32_t role, const MarketParams& p,
                               const float* action, int64_t row, int32_t mid2, const Target& target,
                               const Quote& standing, int64_t inventory, int32_t& error) {
-  OrderFlags kept = {0};
-  return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error, kept), inventory, p);
+  OrderFlags flags = {0};
+  const Quote asked = takes_records(launch)
+                          ? recorded_quote(launch, role, row, target, error, flags)
+                          : asked_quote(launch, task, role, action, row, mid2, target, standing, error, flags);
+  return apply_pre_trade_limits(asked, inventory, p);
 }
 
 // The most auctions after those of a decision in which what is left of blocks is executed; `elapsed` counts the decision.

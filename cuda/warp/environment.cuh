@@ -386,7 +386,7 @@ struct EnvironmentTile {
         copy_ahead(&row.fees, launch.fees + slot_row());
         copy_ahead(&row.prev_value, launch.prev_value + slot_row());
       }
-      if (steps && task.action_type == kActionTypeContinuous) action = read_action();
+      if (steps && task.action_type == kActionTypeContinuous && !takes_records(launch)) action = read_action();
     }
     copies_done();
   }

@@ -142,7 +142,7 @@ class Engine:
     def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         if not self._fits_task:
             raise RuntimeError("the scenarios or warm starts were replaced without their task; use env.set_scenarios")
-        if mode == ENV_STEP and tensors.get(self._input) is None:
+        if mode == ENV_STEP and tensors.get("new_quotes") is None and tensors.get(self._input) is None:
             raise ValueError(f"{self._input}: expected a tensor, as the action type asks for, got None")
 
     def _checked(self, name: str, tensor: torch.Tensor, decisions: int, auctions: int) -> torch.Tensor:

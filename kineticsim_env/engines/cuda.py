@@ -19,7 +19,8 @@ from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
-_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own
+# Beside the modes of a launch: runs that record further series, and steps of order records, have kernels of their own.
+_SERIES_RUN, _STEP_OF_RECORDS = -1, 100
 
 
 class CudaEngine(NativeEngine):
@@ -179,6 +180,7 @@ class CudaEngine(NativeEngine):
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
             **({"KS_SCENARIOS": 1} if mode > 0 and "scenario_thresholds" in self._tensors else {}),
             **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
+            **({"KS_RECORDS": 1} if mode == _STEP_OF_RECORDS else {}),
             **({"KS_KEEP": 1} if mode > 0 and self._task.get("keep", 0) else {}),
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
@@ -222,6 +224,8 @@ class CudaEngine(NativeEngine):
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
         kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
+        if mode == ENV_STEP and self._struct.new_quotes:
+            kind = _STEP_OF_RECORDS
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
         stream = private_torch.current_raw_stream(self._index)
         if private_torch.current_device() == self._index:

@@ -261,14 +261,7 @@ class EnvCore:
 
         Axes of length 1 may be missing, as only the memory is handed on.
         """
-        self._check_open("step")
-        if self._validate:
-            self.check_errors()
-        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
-            market = int(np.argmax(self._done))
-            raise gym.error.ResetNeeded(
-                f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
-            )
+        self._check_plays()
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
@@ -282,6 +275,29 @@ class EnvCore:
         self.own.finish()
         if self.opponents is not None:
             self.opponents.follow()
+
+    @one_at_a_time
+    def step_records(self, new_quotes: torch.Tensor, order_flags: torch.Tensor | None = None) -> None:
+        """Play one decision with checked order records of all slots, in the shapes of `struct Launch` where T is 1."""
+        self._check_plays()
+        if self.opponents is not None:
+            raise TypeError("actions: expected actions in an environment with opponents, got order records")
+        if self.own is not None:
+            self.own.begin()
+        self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, new_quotes=new_quotes, order_flags=order_flags)
+        if self.own is not None:
+            self.own.finish()
+
+    def _check_plays(self) -> None:
+        """Raise where no step can be played now."""
+        self._check_open("step")
+        if self._validate:
+            self.check_errors()
+        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
+            market = int(np.argmax(self._done))
+            raise gym.error.ResetNeeded(
+                f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
+            )
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""

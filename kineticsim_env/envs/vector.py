@@ -23,9 +23,11 @@ from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents
+from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.orders import OrderRecords
 from kineticsim_env.runtime.values import check_choice, check_count
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
@@ -173,7 +175,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Args:
             actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
                 device, or NumPy. What is at most 0.001 outside [-1, 1] is clamped. What is further out is refused; on
-                a GPU it is clamped, and an error at the next check.
+                a GPU it is clamped, and an error at the next check. Or `ks.OrderRecords`: prices, quantities and flags.
 
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
@@ -210,6 +212,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded(_NEVER_RESET)
         core = self.core
+        if isinstance(actions, OrderRecords):
+            core.step_records(**joined(core, [("actions", 0, actions, (self.num_envs,))]))
+            return
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
     def render(self) -> Any:

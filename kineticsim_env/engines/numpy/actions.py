@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy import state
+from kineticsim_env.engines.numpy.ladders import KEEP
 from kineticsim_env.engines.numpy.rules import bit_sign, bits
 from kineticsim_env.engines.numpy.state import Markets
 
 MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER, FUNDAMENTAL = range(6)
 DISCRETE = 1
+MOST_UNITS = 2**20  # of a side of an order record; beyond it is cut, and noted
 MOST_ACTION = np.float32(1.001)  # beyond 1 it is clamped, beyond this noted too
 
 MAKER_OFFSETS = np.array([1, 2, 3, 4, 6, 8])
@@ -21,11 +23,13 @@ ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
 def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.ndarray]:
-    """Return what actions ask for, and note bad actions in `m.error`.
+    """Return what actions, or order records in their place, ask for, and note bad ones in `m.error`.
 
     Returns:
-        Quotes [m, K, N, 4], before the pre-trade limits, and which sides of what stands are kept, bool [m, K, N, 2].
+        Quotes [m, K, N, 4], before the pre-trade limits, and flags [m, K, N]: a bid's, and 2^8 times an ask's.
     """
+    if args.get("new_quotes") is not None:
+        return decode_records(args, m)
     task, alive = args["task"], m.ended == 0
     standing, _ = m.standing_levels()
     quotes, kept = np.empty_like(standing), np.zeros((*alive.shape, m.orders, 2), bool)
@@ -42,7 +46,38 @@ def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.nda
             # With a NaN what stands is submitted anew, but ladders are kept: of two places no quote says what stands.
             quotes[:, k, level] = np.where(bad[:, None], standing[:, k, level] * (m.orders == 1), asked)
             kept[:, k, level] = np.where(bad[:, None], m.orders > 1, keeps)
-    return np.where(alive[..., None, None], quotes, 0), alive[..., None, None] & kept
+    kept &= alive[..., None, None]
+    return np.where(alive[..., None, None], quotes, 0), KEEP * (kept[..., 0] | kept[..., 1] << 8)
+
+
+def decode_records(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order records of a step as their slots may have them; as `decode_actions`."""
+    alive, shape = m.ended == 0, (*m.cash.shape, m.orders)
+    given = args["new_quotes"][0][m.rows].reshape(*shape, 4).astype(np.int64)
+    words = np.zeros(shape, np.int64)
+    if args.get("order_flags") is not None:
+        words = args["order_flags"][0][m.rows].reshape(shape).astype(np.int64)
+    standing, _ = m.standing_levels()
+    prices = np.clip(given[..., 0::2], -state.MAX_PRICE, state.MAX_PRICE)
+    units = np.clip(given[..., 1::2], 0, MOST_UNITS)
+    outside = (prices != given[..., 0::2]) | (units != given[..., 1::2])
+    for k in range(args["slots"]):
+        bad = outside[:, k].any(axis=(1, 2)) & alive[:, k]
+        m.error |= np.where(bad, state.ERROR_ACTION_RANGE, 0)
+        if args["task"]["role"][k] not in (NOISE, EXECUTOR):
+            continue
+        own = m.task_of(args["task"], k)
+        side, left = order_side(m, own, k), remaining(m, own, k)
+        mine = side[:, None] == np.array([1, -1])  # [m, 2]
+        for level in range(m.orders):
+            units[:, k, level] = np.where(mine, np.minimum(units[:, k, level], left[:, None]), 0)
+            words[:, k, level] &= np.where(side > 0, 0xFF | KEEP << 8, 0xFF00 | KEEP)
+            kept = (words[:, k, level] & np.where(side > 0, KEEP, KEEP << 8)) != 0
+            counted = np.where(kept[:, None], standing[:, k, level, 1::2], units[:, k, level])
+            left = np.maximum(0, left - np.where(mine, counted, 0).sum(axis=1))
+    quotes = np.empty_like(given)
+    quotes[..., 0::2], quotes[..., 1::2] = np.where(units > 0, prices, 0), units
+    return np.where(alive[..., None, None], quotes, 0), np.where(alive[..., None], words, 0)
 
 
 def numbers_of_level(task: dict[str, Any], role: int) -> tuple[int, int]:
