@@ -20,6 +20,8 @@
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit
+//   KS_POLICY (optional)                     rollouts, with a policy inside: policy/network.cuh has what is said of it
+//   KS_WARPS (optional)                      warps of a block, which share a copy of the policy's network
 //   KS_AGENTS (optional)                     classes of agents that users have added; their text is "added_agents.h"
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
@@ -34,7 +36,9 @@
 #include "model/agents.h"
 #include "added_agents.h"
 #endif
-#if KS_EVENTS == 2
+#if KS_EVENTS == 2 && defined(KS_POLICY)
+#include "events/rollout.cuh"
+#elif KS_EVENTS == 2
 #include "events/kernel.cuh"
 #elif KS_TASK && KS_LANES
 #include "lane/environment.cuh"
@@ -42,6 +46,9 @@
 #include "warp/environment.cuh"
 #else
 #include "warp/clock.cuh"
+#endif
+#ifdef KS_POLICY
+#include "policy/rollout.cuh"
 #endif
 #include "launch_host.cuh"
 #include "model/launcher.h"
@@ -63,7 +70,10 @@
 
 // A block is one to four warps. A warp has one market, or steps a tile of environments; in a block of one warp each lane
 // may have an environment of its own (model/plan.h chooses).
-extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
+#ifndef KS_WARPS
+#define KS_WARPS ks::kMarketsPerBlock
+#endif
+extern "C" __global__ void __launch_bounds__(32 * KS_WARPS, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
   extern __shared__ __align__(16) int shared[];
@@ -73,15 +83,29 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
 #else
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #endif
-#if KS_EVENTS == 2
+#if KS_EVENTS == 2 && defined(KS_POLICY)
+  roll_out_warp<KS_SLOTS>(launch, group, shared);
+#elif KS_EVENTS == 2
   play_warp<KS_SLOTS>(launch, group, gridDim.x, shared);
+#elif KS_TASK && KS_LANES && defined(KS_POLICY)
+  const WarpMarkets markets = WarpMarkets::of(launch, group * kLaneCount, kLaneCount, 1);
+  if (markets.count == 0) return;
+  roll_out(launch, markets, take_network(launch, markets.first, shared), 0, [&] { step_environments<KS_OPTIONS != 0>(launch, markets.first, gridDim.x, shared); });
 #elif KS_TASK && KS_LANES
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);
 #elif KS_TASK
   using Tile = EnvironmentTile<KS_EVENTS != 0, KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
+#ifdef KS_POLICY
+  const WarpMarkets markets = WarpMarkets::of(launch, group * launch.tile, launch.tile, 1);
+  roll_out(launch, markets, take_network(launch, markets.first, shared), 0, [&] {
+    Tile tile(launch, markets.first, shared + warp * Tile::shared_ints(launch));
+    if (!tile.rests()) step_or_reset(tile);
+  });
+#else
   Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
   if (!tile.rests()) step_or_reset(tile);
+#endif
 #else
   using Market = CallMarketOf<KS_EVENTS != 0, KS_BINS, KS_OPTIONS != 0, KS_SLOTS>::type;
   if (group >= launch.markets) return;

@@ -74,9 +74,7 @@ def load(path: Path, trainer: Any, ranks: int) -> tuple[int, dict[str, Any]]:
     except ValueError as error:
         raise SystemExit(f"--resume: {path} {error}; put that right, or start without --resume") from error
     trainer.networks.load_state_dict(saved["networks"])
-    for state, found in zip(trainer.optimizer.state.values(), saved["optimizer"]["state"].values(), strict=True):
-        for name, tensor in state.items():
-            tensor.copy_(found[name])
+    trainer.learner.take(saved["optimizer"])
     torch.set_rng_state(saved["rng"].cpu())
     if "cuda_rng" in saved and trainer.cuda:
         torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), trainer.device)

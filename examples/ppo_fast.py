@@ -1,12 +1,14 @@
 """PPO of a market maker as fast as GPUs allow; read `ppo_market_maker.py` first, which is the same algorithm in short.
 
-On a GPU rollouts and updates are compiled (`torch.compile`), captured once as CUDA graphs and replayed; the host only
-sets the learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16.
-Under torchrun every process has its share of the markets, and DistributedDataParallel averages the gradients. On a CPU
-the same code runs as it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
+On a GPU updates are those of `kineticsim_env.training`, a few fused kernels, or, without Triton or with --fused False,
+compiled (`torch.compile`), as rollouts are. All is captured once as CUDA graphs and replayed; the host only sets the
+learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16. Under
+torchrun every process has its share of the markets, and gradients are means over all. On a CPU the same code runs as
+it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
 
-It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, what follows training; and
-`tune_scripted_policies.py` for the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
+It needs the files of this folder that it imports: `ppo_trainer.py` (rollouts), `ppo_learners.py` (updates),
+`ppo_networks.py`, `ppo_checkpoints.py`, `ppo_comparison.py` (what follows training), and `tune_scripted_policies.py`
+for the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
 
     python examples/ppo_fast.py --help
     python examples/ppo_fast.py --time-limit-minutes 3.5
@@ -18,10 +20,8 @@ It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, 
 import dataclasses
 import gc
 import itertools
-import math
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -29,12 +29,13 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 import tyro
 from gymnasium.spaces import flatdim
 from ppo_checkpoints import load, save, write
 from ppo_comparison import compare, snapshot
-from torch import nn
+from ppo_learners import RANKS
+from ppo_networks import ActorCritic
+from ppo_trainer import Trainer
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
@@ -46,10 +47,8 @@ from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 from kineticsim_env.wrappers import StackObservation
 
-RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
-LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+RANK = int(os.environ.get("RANK", 0))  # set by torchrun
 STACKED = (22, 26)  # places of the last move of the mid and of the last volume
-SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
 SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
 
@@ -115,6 +114,8 @@ class Args:
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
+    fused: bool | None = None
+    """update in the kernels of kineticsim_env.training; where it can if not given, and elsewhere in torch"""
     compile: bool | None = None
     """compile networks, loss and advantages with torch.compile; on a GPU if not given (15 s the first time there)"""
     bf16: bool | None = None
@@ -161,280 +162,6 @@ class Args:
             raise SystemExit(f"--num-envs: expected multiples of the {RANKS} processes, got {self.num_envs}")
 
 
-def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
-    """Return a linear layer with orthogonal weights."""
-    linear = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(linear.weight, gain)
-    nn.init.zeros_(linear.bias)
-    return linear
-
-
-class ActorCritic(nn.Module):
-    """A Gaussian policy and a value network, of two hidden layers each.
-
-    They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
-    Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
-    """
-
-    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
-        super().__init__()
-        self.actions, self.padding = actions, -observations % 8
-        inputs = observations + self.padding
-        self.actor = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, actions, 0.01)])
-        self.critic = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, 1, 1.0)])
-        self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
-
-    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return weights and biases of both networks side by side, which only after the first layer read apart."""
-        pairs: Any = zip(self.actor, self.critic, strict=True)
-        result = []
-        for number, pair in enumerate(pairs):
-            weights, bias = [part.weight for part in pair], torch.cat([part.bias for part in pair])
-            weight = torch.block_diag(*weights) if number else torch.cat(weights)
-            extra = -len(bias) % 8
-            result.append((F.pad(weight, (0, 0, 0, extra)).to(kind), F.pad(bias, (0, extra)).to(kind)))
-        return result
-
-    def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return mean actions and values, float32, of a batch of padded observations."""
-        first, second, third = layers or self.layers(observation.dtype)
-        hidden = F.linear(observation, *first).tanh()
-        hidden = F.linear(hidden, *second).tanh()
-        both = F.linear(hidden, *third).float()
-        return both[..., : self.actions], both[..., self.actions]
-
-    def act(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the mean action, inside the space: the policy that is evaluated."""
-        return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
-
-
-class Loss(nn.Module):
-    """PPO's loss on a minibatch; a module, as that is what DistributedDataParallel wraps."""
-
-    def __init__(self, networks: ActorCritic, args: Args) -> None:
-        super().__init__()
-        self.networks, self.args = networks, args
-
-    def forward(self, chosen: torch.Tensor, block: int, *batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of the chosen blocks of neighbouring markets, and its parts for the log.
-
-        The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
-        """
-        args, log_std = self.args, self.networks.log_std
-        rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
-        observation, action, log_prob, gain, target = rows
-        mean, value = self.networks(observation)
-        squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
-        log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
-        ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
-        policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
-        value_loss = 0.5 * (value - target).square().mean()
-        entropy = (0.5 + LOG_ROOT_2PI + log_std).sum()
-        loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
-        divergence = ((ratio - 1) - log_ratio).mean()
-        return loss, torch.stack([policy_loss, value_loss, entropy, divergence]).detach()
-
-
-def sample(
-    networks: ActorCritic, layers: Any, live: torch.Tensor,
-    observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
-    """Write one decision into the rollout's buffers; returns the actions, inside the space."""
-    observation[:, : live.shape[1]] = live
-    mean, estimate = networks(observation, layers)
-    noise = torch.randn_like(mean)
-    action.copy_(mean + networks.log_std.exp() * noise)
-    log_prob.copy_((-0.5 * noise.square() - networks.log_std - LOG_ROOT_2PI).sum(-1))
-    value.copy_(estimate)
-    return action.clamp(-1.0, 1.0)
-
-
-def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
-    """Write events, where these are counted, reward, terminated, truncated and, if that, the last observation."""
-    *parts, truncated, final = results
-    for buffer, part in zip(buffers, [*parts, truncated], strict=False):
-        buffer.copy_(part)
-    size = final.shape[1]
-    buffers[-1][:, :size] = torch.where(truncated[:, None], final, buffers[-1][:, :size])
-
-
-def advantages(
-    rewards: torch.Tensor, ends: torch.Tensor, terminated: torch.Tensor, values: torch.Tensor, nexts: torch.Tensor,
-    gamma: float | torch.Tensor, gae_lambda: float,
-) -> torch.Tensor:  # fmt: skip
-    """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M]`.
-
-    `nexts` are the values of the observations before any reset, so an episode that is truncated at its horizon is
-    bootstrapped, and only one that terminated is not. Decisions of unlike length have a discount each, `gamma` float32
-    `[T, M]`, as in a semi-Markov decision process; `gae_lambda` is per decision all the same.
-    """
-    delta = rewards + gamma * nexts * ~terminated - values
-    keep = gamma * gae_lambda * ~ends
-    last, result = torch.zeros_like(delta[0]), []
-    for t in reversed(range(len(delta))):
-        last = delta[t] + keep[t] * last
-        result.append(last)
-    return torch.stack(result[::-1])
-
-
-class Trainer:
-    """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
-
-    def __init__(self, args: Args, envs: Any, networks: ActorCritic) -> None:
-        self.args, self.envs, self.networks = args, envs, networks
-        self.device, self.cuda = envs.device, envs.device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream() if self.cuda else None
-        length, markets, horizon = args.num_steps, envs.num_envs, envs.unwrapped.core.task.horizon
-
-        def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.zeros(shape, dtype=dtype, device=self.device)
-
-        actions = flatdim(envs.single_action_space)
-        width = flatdim(envs.single_observation_space) + networks.padding
-        kind = torch.bfloat16 if args.bf16 else torch.float32
-        self.observations, self.actions = buffer(length, markets, width, dtype=kind), buffer(length, markets, actions)
-        self.log_probs, self.values, self.rewards = (buffer(length, markets) for _ in range(3))
-        self.terminated, self.truncated = (buffer(length, markets, dtype=torch.bool) for _ in range(2))
-        # Two truncations of a market are at least a horizon apart (more, of decisions that events end), so among that
-        # many decisions there is at most one.
-        self.finals = buffer(-(-length // horizon), markets, width, dtype=kind)
-        self.final_of_step = torch.arange(length, device=self.device) // horizon
-        self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
-        self.explained, self.losses = buffer(), buffer(4)
-        core = envs.unwrapped.core
-        self.longest = core.live_task.longest  # events of a decision, at most, where events end them; else 1
-        self.events = buffer(length, markets) if core.task.decides_at_events else None
-
-        self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
-        self.learning_rate = buffer()  # a tensor, so that a captured update reads it
-        self.optimizer = torch.optim.Adam(
-            networks.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
-        )
-        for parameter in networks.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        self.optimizer.step()  # makes its state, which checkpoints are read into in place
-        self.optimizer.zero_grad()
-        loss = Loss(networks, args)
-        self.sample: Any = sample
-        self.record: Any = record
-        self.gae: Any = advantages
-        if args.compile:
-            compiled = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record, advantages))
-            self.sample, self.record, self.gae = compiled
-            loss.compile(fullgraph=True, dynamic=False)
-        self.loss: nn.Module = loss
-        self.wait()
-        if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
-            warnings.filterwarnings("ignore", "Grad strides do not match")  # of a few kilobytes
-            with torch.cuda.stream(self.stream):
-                self.loss = nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
-                self.loss._set_ddp_runtime_logging_sample_rate(2**30)  # its statistics wait for the GPU
-        self.forget()
-
-    def wait(self) -> None:
-        """Wait for the GPU, if there is one."""
-        if self.cuda:
-            torch.cuda.synchronize()
-
-    def forget(self) -> None:
-        """Set Adam back to its start, in place."""
-        for state in self.optimizer.state.values():
-            for tensor in state.values():
-                tensor.zero_()
-
-    def prepare(self) -> float:
-        """Compile and capture; the networks stay as they are. Returns the seconds it took."""
-        self.wait()
-        started = time.perf_counter()
-        self.learning_rate.zero_()
-        passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
-        if self.args.compile or self.cuda:
-            with torch.cuda.stream(self.stream):
-                for _ in range(passes):
-                    self.rollout()
-                    self.estimate()
-                    self.learn()
-        self.wait()
-        for name in ("rollout", "estimate", "learn") if self.cuda else ():
-            graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
-            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-                phase()
-            setattr(self, name, graph.replay)
-        self.forget()
-        self.wait()
-        return time.perf_counter() - started
-
-    @torch.no_grad()
-    def rollout(self) -> None:
-        """Play `num_steps` decisions in every market."""
-        envs = self.envs
-        layers = self.networks.layers(self.observations.dtype)
-        for t in range(self.args.num_steps):
-            written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
-            action = self.sample(self.networks, layers, envs.observation, *written)
-            _, reward, terminated, truncated, infos = envs.step(action)
-            final = self.finals[t // envs.unwrapped.core.task.horizon]
-            counted, counts = ([], []) if self.events is None else ([infos["decision_events"]], [self.events[t]])
-            self.record(
-                (*counted, reward, terminated, truncated, infos["final_obs"]),
-                (*counts, self.rewards[t], self.terminated[t], self.truncated[t], final),
-            )
-
-    @torch.no_grad()
-    def estimate(self) -> None:
-        """Estimate the advantages of the last rollout, with mean 0 and deviation 1 over all processes."""
-        args = self.args
-        last = F.pad(self.envs.observation, (0, self.networks.padding)).to(self.observations.dtype)
-        after = torch.cat([self.values[1:], self.networks(last)[1][None]])
-        nexts = torch.where(self.truncated, self.networks(self.finals)[1][self.final_of_step], after)
-        ends = self.terminated | self.truncated
-        gamma = args.gamma if self.events is None else args.gamma ** (self.events / self.longest)
-        gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, gamma, args.gae_lambda)
-        self.targets.copy_(gain + self.values)
-        self.explained.copy_(1 - gain.var() / self.targets.var())
-        moments = torch.stack([gain.mean(), gain.square().mean()])
-        if RANKS > 1:
-            dist.all_reduce(moments)
-            moments /= RANKS
-        deviation = (moments[1] - moments[0].square()).sqrt()
-        self.advantages.copy_((gain - moments[0]) / (deviation + 1e-8))
-
-    def learn(self) -> None:
-        """Improve the networks on the last rollout.
-
-        Blocks of neighbouring markets at one decision are shuffled, as rows that are read together should lie together
-        in memory. Markets are independent, so a block is as good a sample as the same number of rows from anywhere.
-        """
-        batch = self.observations, self.actions, self.log_probs, self.advantages, self.targets
-        blocks = self.rewards.numel() // self.block
-        for _ in range(self.args.update_epochs):
-            order = torch.rand(blocks, device=self.device).argsort()  # a permutation, without waiting for the GPU
-            for chosen in order.chunk(self.args.num_minibatches):
-                loss, losses = self.loss(chosen, self.block, *batch)
-                self.optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(self.networks.parameters(), self.args.max_grad_norm)
-                self.optimizer.step()
-        self.losses.copy_(losses)
-
-    def update(self, learning_rate: float) -> None:
-        """Play, and improve the networks on what was played; returns before a GPU is done."""
-        self.learning_rate.fill_(learning_rate)
-        self.rollout()
-        self.estimate()
-        self.learn()
-
-    def scalars(self) -> dict[str, float]:
-        """Return what there is to log of the last update; waits for the GPU."""
-        names = "losses/policy", "losses/value", "losses/entropy", "losses/approx_kl"
-        return dict(zip(names, self.losses.tolist(), strict=True)) | {
-            "losses/explained_variance": float(self.explained),
-            "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
-            **({} if self.events is None else {"charts/events_per_decision": float(self.events.mean())}),
-        }
-
-
 def agree(device: torch.device, seconds: float) -> float:
     """Return the first process's clock: all processes must decide alike."""
     if RANKS > 1:
@@ -461,6 +188,8 @@ def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any, trainer: 
     envs.reset(seed=mine)
     preparing = 0.0 if known else trainer.prepare()
     trainer.forget()
+    if RANK == 0 and not known:
+        print(trainer.how)
     envs.reset(seed=mine)
     torch.manual_seed(args.seed + (RANK << 32))
     checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")

@@ -10,7 +10,9 @@ from kineticsim_env.counterfactuals import block_impact, causal_impact, counterf
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
+from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
+from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.moved import finder as _finder
 from kineticsim_env.runtime.moved import module_moved as _module_moved
@@ -32,8 +34,10 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
+    "NetworkPolicy",
     "OrderFlag",
     "OrderRecords",
+    "PolicyRollout",
     "Reject",
     "Simulator",
     "TradingTask",
@@ -50,6 +54,7 @@ __all__ = [
     "open_sweep",
     "order",
     "parallel_env",
+    "rollout",
     "run_seed",
     "scorecard",
     "sweep",

@@ -94,6 +94,16 @@ CLOCK_KERNELS = {  # of markets on the clock alone
 LATE_KERNELS = {
     f"late markets and {kinds}": [*CLOCK_KERNELS["late markets"], f"-DKS_AGENTS={len(ADDED[kinds])}"] for kinds in ADDED
 }
+_ROLLOUTS = ["rollouts_on_host.cpp", "-fno-strict-aliasing", "-DKS_POLICY_INPUTS=39"]
+_GAUSSIAN = ["-DKS_POLICY_OUTPUTS=4", "-DKS_POLICY_CATEGORICAL=0", "-DKS_POLICY_TRUNK=0"]
+_CATEGORICAL = ["-DKS_POLICY_OUTPUTS=49", "-DKS_POLICY_CATEGORICAL=1", "-DKS_POLICY_TRUNK=1"]
+ROLLOUT_KERNELS = {  # with a policy of two layers of 64 inside
+    "rollouts on the chip": [*_ROLLOUTS, *_GAUSSIAN, "-DKS_POLICY_ROWS16=1", "-DKS_WARPS=1"],
+    "rollouts in float32": [*_ROLLOUTS, *_GAUSSIAN, "-DKS_POLICY_ROWS16=0"],
+    "rollouts of choices": [*_ROLLOUTS, *_CATEGORICAL, "-DKS_POLICY_ROWS16=1"],
+    "rollouts of shared markets": [*_ROLLOUTS, *_GAUSSIAN, "-DKS_POLICY_ROWS16=1", "-DKS_LANES_PER_MARKET=8"],
+}
+_ALL_KERNELS = HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS | ROLLOUT_KERNELS
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -147,12 +157,13 @@ def headers_with_fibers(folder: Path) -> Path:
     copy = Path(shutil.copytree(build.cuda_dir(), folder / "cuda"))
     shutil.copy(Path(__file__).with_name("warp_on_fibers.h"), copy / "warp" / "warp.cuh")
     shutil.copy(Path(__file__).with_name("lanes_on_fibers.h"), copy / "lane" / "lanes.cuh")
+    shutil.copy(Path(__file__).with_name("products_on_fibers.h"), copy / "policy" / "products.cuh")
     return copy
 
 
 def build_kernel_on_host(name: str, folder: Path) -> Path:
-    """Build one of `HOST_KERNELS`, `CLOCK_KERNELS` or `LATE_KERNELS` in a folder."""
-    source, *flags = (HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS)[name]
+    """Build one of the kernels above in a folder."""
+    source, *flags = _ALL_KERNELS[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     if (kinds := ADDED.get(name.rpartition(" and ")[2])) is not None:
         (include / build.AGENTS).write_text(programs.text_of_all(kinds))
@@ -168,7 +179,7 @@ def kernel_on_host(name: str) -> Any:
     ]
     classes = [programs.text_of_all(kinds) for kinds in ADDED.values()]
     compiler = build.compiler_version(build.find_cxx() or "c++")
-    flags = (HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS)[name]
+    flags = _ALL_KERNELS[name]
     key = build.key(name, HOST_FLAGS, flags, compiler, build.source_hash(), *texts, *classes)
     folder = build.cache_dir() / f"kernels_of_tests_{key}"
     folder.mkdir(mode=0o700, exist_ok=True)

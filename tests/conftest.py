@@ -1,5 +1,5 @@
 """What all tests share: GPU tests need a GPU that torch sees; Hypothesis has no deadline (engines compile); windows
-open on no screen; each of several workers (pytest-xdist) has a thread of its own.
+open on no screen; without a GPU Triton interprets; each of several workers (pytest-xdist) has a thread of its own.
 """
 
 import collections
@@ -12,6 +12,8 @@ import torch
 from thorough import THOROUGH, leave_out_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # its kernels run on a CPU then; Triton reads it when it is loaded
 
 if "PYTEST_XDIST_WORKER" in os.environ and not THOROUGH:
     torch.set_num_threads(1)  # `make test-all` shares markets among threads, as users do

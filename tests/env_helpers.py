@@ -33,9 +33,9 @@ CLOCK_SCENARIOS = {
 
 
 @st.composite
-def clock_environments(draw):
+def clock_environments(draw, most_slots=6):
     """Environments on the clock, under levers and regimes: what `environments` draws, of few events per step."""
-    (config, markets, task, roles), kwargs, seed, steps = draw(environments(most_slots=6))
+    (config, markets, task, roles), kwargs, seed, steps = draw(environments(most_slots=most_slots))
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     fields = {"arrivals": "clock", "mechanism": pick("call", "continuous")}
     agents = min(config.num_agents, 16)

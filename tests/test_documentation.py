@@ -72,7 +72,7 @@ OPTIONAL += (
     "scipy",
     "skrl",
 )
-OPTIONAL += ("torchrl", "tree")  # RLlib, which sweeps on Ray do without, needs the latter
+OPTIONAL += ("torchrl", "tree", "triton")  # RLlib, which sweeps on Ray do without, needs the latter
 LONG = ("examples/studies/calibration/README.md",)  # its Python is slow; tests/test_calibration.py calls the same
 SIMULATIONS = 200  # of a file that is calibrated, whatever it says
 ISOLATED = ("rl_games",)  # changes torch's settings for the whole process

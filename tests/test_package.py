@@ -27,7 +27,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "statistics",
     "counterfactuals sweeps",
     "envs render",
-    "adapters evaluation",
+    "adapters evaluation training",
     "play plots",
     "calibration scorecards",
     "commands",
@@ -36,7 +36,7 @@ ROOMS = (  # a file imports from its own line and from those above it
 NOT_LOADED = """
 import sys
 import kineticsim_env
-unwanted = "examples", "kineticsim_env.adapters", "kineticsim_env.play"
+unwanted = "examples", "kineticsim_env.adapters", "kineticsim_env.play", "kineticsim_env.training", "triton"
 unwanted += "kineticsim_env.cli", "kineticsim_env.commands", "kineticsim_env.plots"
 unwanted += "kineticsim_env.render.canvas", "kineticsim_env.render.picture"
 unwanted += "matplotlib", "pygame", "jax", "torch.utils.cpp_extension", "scripts"

@@ -78,7 +78,7 @@ def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
     half = {**words, "total_steps": words["total_steps"] // 2, "learning_rate": 0.0}
     ppo.main(ppo.Args(output=tmp_path / "once", **half))
     saved = torch.load(tmp_path / "whole" / "checkpoint.pt", weights_only=True)
-    assert saved["networks"]["actor.0.weight"].shape[1] == 56  # 39 features and 5 x 2 more, padded
+    assert saved["networks"]["actor.0.weight"].shape[1] == 49  # 39 features and 5 x 2 more
     assert saved["envs"]["stacked"].shape == (8, 49) and saved["envs"]["stacked"][:, 39:].any()
     assert whole["PPO (learned)"] != 0.0
     once = torch.load(tmp_path / "once" / "checkpoint.pt", weights_only=True)
@@ -107,7 +107,7 @@ def test_presets_of_continuous_trading(ppo, comparison, tmp_path, capsys, script
     record = json.loads((tmp_path / "results.json").read_text())
     assert record["args"]["preset"] == preset and record["args"]["set"] == []
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    assert saved["networks"]["actor.0.weight"].shape[1] == 40  # of 39 features, padded
+    assert saved["networks"]["actor.0.weight"].shape[1] == 39
     assert (tmp_path / "episode.png").exists()
 
 
@@ -227,6 +227,11 @@ def test_the_policy_that_was_best_in_training_is_compared(comparison, tmp_path):
 # The arithmetic -------------------------------------------------------------------------------------------------------
 
 
+def advantages(*given):
+    """The example's."""
+    return sys.modules["ppo_networks"].advantages(*given)
+
+
 def slow_advantages(rewards, ends, terminated, values, nexts, gamma, gae_lambda):
     """The sum of discounted errors, term by term, up to the end of the episode."""
     length, markets = rewards.shape
@@ -250,7 +255,7 @@ def test_advantages_against_the_definition(ppo):
     terminated = ends & (generator.random((30, 8)) < 0.5)
     assert terminated.any() and (ends & ~terminated).any()
     given = [torch.from_numpy(array) for array in (rewards, ends, terminated, values, nexts)]
-    fast = ppo.advantages(*given, 0.97, 0.9).numpy()
+    fast = advantages(*given, 0.97, 0.9).numpy()
     slow = slow_advantages(rewards, ends, terminated, values, nexts, 0.97, 0.9)
     assert fast == pytest.approx(slow, abs=1e-5)  # its weights are float32
 
@@ -258,9 +263,7 @@ def test_advantages_against_the_definition(ppo):
 def test_only_termination_cuts_the_future_off(ppo):
     def of_one(ended, terminated):
         flags = torch.tensor([[ended]]), torch.tensor([[terminated]])
-        return float(
-            ppo.advantages(torch.tensor([[1.0]]), *flags, torch.tensor([[2.0]]), torch.tensor([[5.0]]), 0.5, 1)
-        )
+        return float(advantages(torch.tensor([[1.0]]), *flags, torch.tensor([[2.0]]), torch.tensor([[5.0]]), 0.5, 1))
 
     assert of_one(False, False) == of_one(True, False) == 1 + 0.5 * 5 - 2
     assert of_one(True, True) == 1 - 2
@@ -273,9 +276,9 @@ def test_decisions_of_unlike_length_have_a_discount_each(ppo):
     gamma = 0.0625 ** (torch.tensor([[1.0], [2.0]]) / 4)
     second = 2.0 + 0.25 * 7.0 - 5.0
     first = 1.0 + 0.5 * 5.0 - 3.0 + 0.5 * 0.8 * second
-    found = ppo.advantages(rewards, flags, flags, values, nexts, gamma, 0.8)
+    found = advantages(rewards, flags, flags, values, nexts, gamma, 0.8)
     assert found[:, 0].tolist() == pytest.approx([first, second])
-    alike = [ppo.advantages(rewards, flags, flags, values, nexts, one, 0.8) for one in (0.97, torch.full((2, 1), 0.97))]
+    alike = [advantages(rewards, flags, flags, values, nexts, one, 0.8) for one in (0.97, torch.full((2, 1), 0.97))]
     assert torch.equal(*alike)
 
 
@@ -449,10 +452,7 @@ def test_networks_side_by_side_are_the_networks(ppo):
     for parameter in networks.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     observation = torch.nn.functional.pad(torch.rand(5, 9, 37), (0, networks.padding))
-    actor = critic = observation
-    for number in range(3):
-        actor, critic = networks.actor[number](actor), networks.critic[number](critic)
-        actor, critic = (actor.tanh(), critic.tanh()) if number < 2 else (actor, critic)
+    actor, critic = networks.actor(observation[..., :37]), networks.critic(observation[..., :37])
     mean, value = networks(observation)
     assert torch.allclose(mean, actor, atol=1e-5) and torch.allclose(value, critic[..., 0], atol=1e-5)
     assert torch.equal(networks(observation, networks.layers(torch.float32))[0], mean)  # joined beforehand
@@ -479,13 +479,13 @@ def test_what_is_bootstrapped_at_a_truncation_is_the_observation_before_the_rese
         trainer.rollout()
         trainer.estimate()
         nexts = trainer.networks(torch.nn.functional.pad(torch.stack(finals), (0, 3)))[1]
-        expected = ppo.advantages(
-            trainer.rewards, torch.stack(ends), trainer.terminated, trainer.values, nexts, 0.97, 0.9
+        expected = advantages(
+            trainer.batch.reward, torch.stack(ends), trainer.batch.terminated, trainer.batch.value, nexts, 0.97, 0.9
         )
-        assert torch.equal(torch.stack(ends), trainer.truncated | trainer.terminated)
-        assert torch.allclose(trainer.targets - trainer.values, expected, atol=1e-5)
-        assert float(trainer.advantages.mean()) == pytest.approx(0, abs=1e-5)
-        assert float(trainer.advantages.std(unbiased=False)) == pytest.approx(1, abs=1e-4)
+        assert torch.equal(torch.stack(ends), trainer.batch.truncated | trainer.batch.terminated)
+        assert torch.allclose(trainer.learner.targets - trainer.batch.value, expected, atol=1e-5)
+        assert float(trainer.learner.advantages.mean()) == pytest.approx(0, abs=1e-5)
+        assert float(trainer.learner.advantages.std(unbiased=False)) == pytest.approx(1, abs=1e-4)
     assert horizon == 50 or torch.stack(ends).any()
 
 
@@ -508,24 +508,25 @@ def test_decisions_at_events_are_discounted_by_their_events(ppo, decide, stack):
         trainer.rollout()
         trainer.estimate()
         events, finals, ends = map(torch.stack, zip(*seen, strict=True))
-        assert torch.equal(trainer.events, events.float()) and 1 <= events.min() and events.max() <= 48
+        assert torch.equal(trainer.batch.decision_events, events) and 1 <= events.min() and events.max() <= 48
         nexts = trainer.networks(torch.nn.functional.pad(finals, (0, trainer.networks.padding)))[1]
-        given = trainer.rewards, ends, trainer.terminated, trainer.values, nexts
-        expected = ppo.advantages(*given, 0.5 ** (events / 48), 0.9)
-        assert torch.allclose(trainer.targets - trainer.values, expected, atol=1e-5)
-        if trainer.truncated.any():
+        given = trainer.batch.reward, ends, trainer.batch.terminated, trainer.batch.value, nexts
+        expected = advantages(*given, 0.5 ** (events / 48), 0.9)
+        assert torch.allclose(trainer.learner.targets - trainer.batch.value, expected, atol=1e-5)
+        if trainer.batch.truncated.any():
             break
-    assert trainer.truncated.any() and len(trainer.finals) == 12
+    assert trainer.batch.truncated.any() and len(trainer.batch.final_rows) == 12
     assert 1 <= trainer.scalars()["charts/events_per_decision"] < 48
 
 
 def test_every_row_is_used_once_an_epoch(ppo, monkeypatch):
     trainer, seen = trainer_of(ppo, num_envs=12), []
-    trainer.block = 4  # as on a GPU
+    trainer.learner.block = 4  # as on a GPU
     trainer.rollout()
     trainer.estimate()
-    whole = trainer.loss.forward
-    monkeypatch.setattr(trainer.loss, "forward", lambda chosen, *rest: (seen.append(chosen), whole(chosen, *rest))[1])
+    whole = trainer.learner.loss.forward
+    spy = lambda chosen, *rest: (seen.append(chosen), whole(chosen, *rest))[1]  # noqa: E731
+    monkeypatch.setattr(trainer.learner.loss, "forward", spy)
     trainer.learn()
     assert len(seen) == 16
     for epoch in range(4):
@@ -557,12 +558,12 @@ def test_the_compiled_pieces_are_whole_graphs_and_learn_the_same(ppo):
     eager, compiled = trainer_of(ppo, fast=True), trainer_of(ppo, fast=True, compile=True)
     compiled.prepare()
     eager.rollout()
-    for name in ("observations", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "finals"):
-        getattr(compiled, name).copy_(getattr(eager, name))
-    compiled.envs.load_state_dict(eager.envs.state_dict())
+    for name, played in vars(eager.batch).items():
+        if isinstance(played, torch.Tensor):
+            getattr(compiled.batch, name).copy_(played)
     for trainer in (eager, compiled):
         torch.manual_seed(3)
-        trainer.learning_rate.fill_(1e-3)
+        trainer.learner.learning_rate.fill_(1e-3)
         trainer.estimate()
         trainer.learn()
     for one, two in zip(eager.networks.parameters(), compiled.networks.parameters(), strict=True):
@@ -615,7 +616,8 @@ def test_orders_and_decisions_of_other_kinds_are_captured_too(ppo, comparison, t
         torch.cuda.set_sync_debug_mode("default")
     assert all(np.isfinite(value) for value in trainer.scalars().values())
     if "decide" in changes:
-        assert 1 <= trainer.events.min() and trainer.events.max() <= 48 and len(trainer.events.unique()) > 2
+        events = trainer.batch.decision_events
+        assert 1 <= events.min() and events.max() <= 48 and len(events.unique()) > 2
     trainer.envs.unwrapped.check_errors()
     few_grids(comparison, monkeypatch)
     words = {**TINY, **changes, "engine": "cuda", "total_steps": 2**15, "track": False}
@@ -633,9 +635,9 @@ def test_a_captured_update_is_the_eager_one(ppo):
         trainer.envs.reset(seed=7)
         torch.manual_seed(5)
         trainer.update(1e-3)
-    assert torch.equal(captured.truncated, eager.truncated)
+    assert torch.equal(captured.batch.truncated, eager.batch.truncated)
     # A sum that rounds otherwise can move a quote by a tick, and its market from there on.
-    assert float(((captured.actions - eager.actions).abs() < 1e-3).float().mean()) > 0.9
+    assert float(((captured.batch.action - eager.batch.action).abs() < 1e-3).float().mean()) > 0.9
     for one, two in zip(captured.networks.parameters(), eager.networks.parameters(), strict=True):
         assert torch.allclose(one, two, atol=5e-3)  # sixteen steps of Adam move a weight by 16e-3 at most
 

@@ -28,7 +28,7 @@ struct EventScratch {
   template <int kSlots>
   CallMemory<kSlots> memory(SlotRoom<kSlots>& slots) {
     int32_t *const buys = waiting.data(), *const sells = buys + waiting.size() / 2;
-    return {{row.data(), bits.data(), nullptr, nullptr, &slots}, {buys, sells}, waiting_bits.data()};
+    return {{row.data(), bits.data(), nullptr, &slots}, {buys, sells}, waiting_bits.data()};
   }
 };
 

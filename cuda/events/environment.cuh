@@ -42,7 +42,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
     if constexpr (Base::Lanes::kLanes > 1) return FeatureParts<kRow, typename Base::Lanes>(launch, this->m, ended);
     else
 #if KS_TOGETHER
-    return FeatureColumns<kRow>(launch, this->m, ended, this->features);
+    return FeatureColumns<kRow, decltype(this->drawn)>(launch, this->m, ended, this->drawn);
 #else
     return FeatureRows<kRow>::final_of(launch, this->m * slots.count(), ended);
 #endif
@@ -122,16 +122,25 @@ struct StepPlace {
   bool begun;  // its decision was scored, and it is stored
 };
 
+template <typename Market>
+using EventEnvironment = ThreadEnvironment<EventEnvironmentMarket<Market>>;
+
+// Whether a market's numbers fit in its cells throughout a decision, and what may be forced behind it.
+template <typename Environment>
+KS_ON_LANE bool decision_fits(Environment& environment) {
+  const int64_t forced = forced_auctions(environment.slot_task(0), (int64_t)environment.elapsed + environment.task.longest);  // at most
+  return environment.fits(environment.launch.auctions + forced);
+}
+
 // A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.
 template <typename Market>
 KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Market::Memory& memory, StepPlace& from) {
-  using Environment = ThreadEnvironment<EventEnvironmentMarket<Market>>;
+  using Environment = EventEnvironment<Market>;
   typename Environment::Room room;
   Environment environment(launch, m, memory, room);
   if (!from.begun) {
     from.part = begin_step(environment);
-    const int64_t forced = forced_auctions(environment.slot_task(0), (int64_t)environment.elapsed + environment.task.longest);  // at most
-    if (from.part.plays && !environment.fits(launch.auctions + forced)) return false;
+    if (from.part.plays && !decision_fits(environment)) return false;
   } else {
     environment.load();
   }

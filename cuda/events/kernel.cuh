@@ -25,10 +25,9 @@ KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, Slot
   const int column = this_lane() / Width::Lanes::kLanes % Width::kMarkets;
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
   Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
-  float* const features = reinterpret_cast<float*>(shared + event_ints(levels, false));
   using Drawn = typename Width::Drawn;
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
-  return {kept(rows), kept(bits), features, kept(drawn), &slots};
+  return {kept(rows), kept(bits), kept(drawn), &slots};
 }
 
 #if KS_TASK

@@ -16,7 +16,6 @@ template <int kSlots, typename Width>
 struct EventMemory {
   typename Width::Cell* row;
   OccupiedBits* bits;
-  float* features;  // of an environment on a GPU, for all markets of its warp
   typename Width::Drawn* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
   SlotRoom<kSlots>* slots;
 };
@@ -41,7 +40,6 @@ struct EventMarket : MarketNumbers {
   int64_t bound, growth;   // no side of the book holds more; what an interval's orders can add to it
   bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
-  float* const features;   // where a warp has them before they are written
   const Column<typename Width::Drawn, Width> drawn;  // the next events, of which none has been matched
   using Lanes = typename Width::Lanes;  // those that share this market
 
@@ -50,7 +48,7 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const Memory& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), slots(*memory.slots), features(memory.features), drawn{memory.drawn} {
+        book(memory.row, memory.bits, KS_LEVELS), slots(*memory.slots), drawn{memory.drawn} {
     load();
   }
 

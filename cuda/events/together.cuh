@@ -142,9 +142,10 @@ struct BookColumns {
 
 // Observations -----------------------------------------------------------------------------------------------------------
 
-// Features of all lanes' markets, a batch at a time in shared memory, [lane, batch]; the batch's length is odd, so that lanes
-// do not meet in a bank. Used as FeatureRows (model/environment.h) is.
-template <int kRow>
+// Features of all lanes' markets, a batch at a time in the shared memory of drawn arrivals, of which none is left; together [lane,
+// batch], where the batch's length is odd, so that lanes do not meet in a bank; else in the lane's own column, as others may still
+// have arrivals in theirs. Used as FeatureRows (model/environment.h) is.
+template <int kRow, typename Drawn>
 struct FeatureColumns {
   static constexpr int kLanes = 1;
   static KS_ON_LANE int lane() { return 0; }
@@ -155,31 +156,37 @@ struct FeatureColumns {
   const int64_t first;    // market of lane 0
   const bool together;
   const unsigned copied;  // lanes whose observation is the next one, too: their episodes go on
-  float* const batches;
+  const Drawn own;        // column of this lane
 
-  KS_ON_LANE FeatureColumns(const Launch& launch, int64_t m, bool ended, float* batches)
+  KS_ON_LANE FeatureColumns(const Launch& launch, int64_t m, bool ended, const Drawn& own)
       : launch(launch), first(m - this_lane()), together(all_lanes_are_here()),
-        copied(together ? ballot(!ended) : (unsigned)!ended << this_lane()), batches(batches) {}
+        copied(together ? ballot(!ended) : (unsigned)!ended << this_lane()), own(own) {
+    if (together) sync_warp();
+  }
 
   KS_ON_LANE void write(int i, float feature) const {
-    put(i, feature);
+    put(i % kBatch, feature);
     if (i % kBatch == kBatch - 1) write_batch<kBatch>(i + 1 - kBatch, 0, launch.slots);
   }
   KS_ON_LANE void begin_slot(int) const {}
-  KS_ON_LANE void write_own(int i, float feature) const { put(i, feature); }
+  KS_ON_LANE void write_own(int i, float feature) const { put(i % kBatch, feature); }
   KS_ON_LANE void end_slot(int k) const { write_batch<kLastBatch>(2 * kBatch, k, k + 1); }
   // In the places of what is the slot's own, behind what all slots see, of which further slots' rows are written.
   KS_ON_LANE void write_level(int k, int n, int i, float feature) const {
     constexpr int kPlace = kMarketFeatures - 2 * kBatch;
     static_assert(kPlace + kLevelFeatures <= kBatch, "there is room for a level");
-    batches[this_lane() * kBatch + kPlace + i] = feature;
+    put(kPlace + i, feature);
     if (i == kLevelFeatures - 1) write_batch<kLevelFeatures>(kRow + n * kLevelFeatures, k, k + 1, kPlace);
   }
   // Each lane its own.
   KS_ON_LANE void write_extra(int k, int i, float feature) const { write_at(this_lane(), k, kRow + i, feature); }
 
  private:
-  KS_ON_LANE void put(int i, float feature) const { batches[this_lane() * kBatch + i % kBatch] = feature; }
+  KS_ON_LANE float* batches() const { return reinterpret_cast<float*>(own.at) - this_lane(); }
+  KS_ON_LANE float& mine(int i) const {
+    return together ? batches()[this_lane() * kBatch + i] : *reinterpret_cast<float*>(&own[i]);
+  }
+  KS_ON_LANE void put(int i, float feature) const { mine(i) = feature; }
 
   // Features from number i on, to the rows of some slots: half a warp has a row. A loop, as code that is run through once takes
   // longer to fetch than to execute.
@@ -190,7 +197,7 @@ struct FeatureColumns {
     if (!together) {
       for (int k = first_slot; k < end_slot; ++k)
 #pragma unroll 1
-        for (int n = 0; n < kCount; ++n) write_at(this_lane(), k, i + n, batches[this_lane() * kBatch + place + n]);
+        for (int n = 0; n < kCount; ++n) write_at(this_lane(), k, i + n, mine(place + n));
       return;
     }
     const int n = this_lane() % kHalf, half = this_lane() / kHalf;
@@ -199,7 +206,7 @@ struct FeatureColumns {
     for (int k = first_slot; k < end_slot && n < kCount; ++k) {
       const int64_t at = (first + half) * market + k * width + i + n;
       float *to = launch.final_observation + at, *copy = launch.observation + at;
-      const float* from = batches + half * kBatch + place + n;
+      const float* from = batches() + half * kBatch + place + n;
 #pragma unroll 4
       for (unsigned left = copied >> half, pairs = 0; pairs < kHalf; ++pairs, left >>= 2) {
         const float feature = *from;

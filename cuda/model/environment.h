@@ -92,6 +92,10 @@ struct ThreadEnvironment : Market {
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
   int32_t lasts;  // of the decision, in what `elapsed` counts
   bool done;
+  // Of slot 0: marked value after the last decision, whether its episode has ended (see kAlone), and what came of the decision.
+  int64_t first_value;
+  bool first_ended;
+  Outcome outcome;
   int32_t fundamental_before;
   int64_t volume_before;
   Room& room;
@@ -99,10 +103,23 @@ struct ThreadEnvironment : Market {
 
   template <typename Memory>
   KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory, Room& room)
-      : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume), room(room) {}
+      : Market(launch, m, memory), task(task_of(launch)), room(room) {}
 
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
+  // Of the only slot of a market that stays on the chip, what each decision reads is kept there; else it is in memory.
+#ifdef KS_POLICY
+  static constexpr bool kAlone = Market::kRoom == 1;
+#else
+  static constexpr bool kAlone = false;
+#endif
+  KS_ON_THREAD int64_t value_before(int k) const { return kAlone ? first_value : launch.prev_value[first_row() + k]; }
+  KS_ON_THREAD bool has_ended(int k) const { return kAlone ? first_ended : launch.ended[first_row() + k] != 0; }
+  KS_ON_THREAD void set_value(int k, int64_t value, bool ended) {
+    if (kAlone) first_value = value, first_ended = ended;
+    launch.prev_value[first_row() + k] = value;
+    launch.ended[first_row() + k] = ended;
+  }
   // The task as slot k has it.
   KS_ON_THREAD SlotTask slot_task(int k) const { return SlotTask(launch, task, first_row() + k); }
 
@@ -129,8 +146,7 @@ struct ThreadEnvironment : Market {
     begin_memory(launch, task, m, p, regime, row);
     for (int k = 0; k < slot_count(); ++k) {
       this->clear_slot(k, opening_account(launch, slot_task(k)));
-      launch.prev_value[first_row() + k] = 0;
-      launch.ended[first_row() + k] = 0;
+      set_value(k, 0, false);
     }
     this->opened();
     done = false;
@@ -222,7 +238,7 @@ struct ThreadEnvironment : Market {
   // Slot k's action as a quote, and in `flags` the sides that it keeps; or its order record and that one's flags.
   KS_ON_THREAD Quote decode(int k, OrderFlags& flags) {
     const int64_t row = first_row() + k;
-    if (launch.ended[row]) return Quote{0, 0, 0, 0};
+    if (has_ended(k)) return Quote{0, 0, 0, 0};
     if (takes_records(launch)) return recorded_quote(launch, role(k), row, target(k), error, flags);
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error, flags);
@@ -232,7 +248,7 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_ladder(int k) {
     const int64_t row = first_row() + k;
     const int levels = this->level_count(), numbers = numbers_of_level(task, role(k));
-    const bool ended = launch.ended[row], recorded = takes_records(launch);
+    const bool ended = has_ended(k), recorded = takes_records(launch);
     const bool continuous = task.action_type == kActionTypeContinuous && !recorded;
     const float* const action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     const bool keeps_all = !ended && continuous && has_nan(action, levels * numbers);
@@ -260,7 +276,7 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD bool force_blocks() {
     bool any = false;
     for (int k = 0; k < slot_count(); ++k) {
-      const bool ended = launch.ended[first_row() + k];
+      const bool ended = has_ended(k);
       const int first = k * levels_of_slot();
       room.fresh[first] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
       room.records.drop_flags(first);
@@ -277,6 +293,8 @@ struct ThreadEnvironment : Market {
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
     elapsed = launch.elapsed[m], arrival2 = launch.arrival2[m];
     done = launch.done[m];
+    first_value = 0, first_ended = false;
+    if (kAlone && slot_count() > 0) first_value = launch.prev_value[m], first_ended = launch.ended[m];
   }
   KS_ON_THREAD bool any(bool holds) const { return holds; }
 
@@ -286,10 +304,12 @@ struct ThreadEnvironment : Market {
 
   // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
   KS_ON_THREAD void begin(const Part& part) {
+    fundamental_before = fundamental, volume_before = volume;
     if (!part.plays && has_results(launch)) clear_results(part.frozen);
   }
   KS_ON_THREAD void clear_results(bool frozen) {
     const bool steps = launch.env_mode == kLaunchModeEnvStep;
+    outcome = {0, 0.0f, kEndGoesOn};
     if (decides_at_events(task)) launch.decision_events[m] = 0;
     for (int64_t row = first_row(); row < first_row() + slot_count(); ++row) {
       if (steps && launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
@@ -331,7 +351,7 @@ struct ThreadEnvironment : Market {
     int64_t values[Market::kRoom];
     bool had_ended[Market::kRoom];
     for (int k = 0; k < slot_count(); ++k)
-      values[k] = launch.prev_value[first_row() + k], had_ended[k] = launch.ended[first_row() + k];
+      values[k] = value_before(k), had_ended[k] = has_ended(k);
     this->meet();
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
     for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
@@ -344,24 +364,24 @@ struct ThreadEnvironment : Market {
     bool all_ended = true;
     for (int k = 0; k < slot_count(); ++k) {
       const int64_t row = first_row() + k;
-      const Outcome outcome =
+      const Outcome found =
           outcome_of(slot_task(k), role(k), room.before[k], account(k), fundamental_before, fundamental, mids, arrival2,
                      values[k], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k), elapsed,
                      had_ended[k]);
       if (noted && this->leads()) {
         launch.idle[row] = had_ended[k];
         note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
-                      target(k).remaining, outcome);
+                      target(k).remaining, found);
         if (notes_rejects()) note_rejects(launch, m, k, rejects_of(k));
       }
-      launch.reward[row] = outcome.reward;
-      launch.prev_value[row] = outcome.value;
-      launch.terminated[row] = outcome.end == kEndTerminated;
-      launch.truncated[row] = outcome.end == kEndTruncated;
-      launch.over[row] = outcome.end != kEndGoesOn;
-      const bool has_ended = had_ended[k] | (outcome.end != kEndGoesOn);
-      launch.ended[row] = has_ended;
-      all_ended &= has_ended;
+      launch.reward[row] = found.reward;
+      launch.terminated[row] = found.end == kEndTerminated;
+      launch.truncated[row] = found.end == kEndTruncated;
+      launch.over[row] = found.end != kEndGoesOn;
+      const bool ended = had_ended[k] | (found.end != kEndGoesOn);
+      set_value(k, found.value, ended);
+      all_ended &= ended;
+      if (k == 0) outcome = found;
     }
     done = all_ended;
   }

@@ -236,6 +236,33 @@ struct TaskParams {
   double value_scale[11];          // of each of enum TaskValue that has a column, what this is divided by
 };
 
+// What a rollout has beside: decisions whose actions a policy chooses within the launch (policy/), A numbers each, and what is recorded
+// of them. Y slots of a market, from the first on, have the policy; W is the least multiple of 8 above the numbers that it sees, behind
+// which rows have a 1; R = T / every, rounded up.
+struct Rollout {
+  const int32_t* networks;         // of each group of markets one: policy/network.cuh
+  const int64_t* seed;             // [1] of the noise
+  int32_t noise;                   // 0: means, or the likeliest choices
+  int32_t slots;                   // Y
+  int32_t stride;                  // F, numbers of a row of observations
+  int32_t markets_per_network;     // a multiple of 32
+  int32_t every;                   // decisions in which a market ends one episode at most; 0: final rows are not recorded
+  int32_t padding;
+  uint8_t* rows16;                 // [T, M, Y, 2 * W] in bfloat16, or null
+  float* rows;                     // [T, M, Y, W] or null
+  uint8_t* final_rows16;           // [R, M, Y, 2 * W] of truncated episodes the last, likewise
+  float* final_rows;               // [R, M, Y, W]
+  float* actions;                  // [T, M, Y, A] as drawn, not cut to their space; of a continuous policy
+  int64_t* choices;                // [T, M, Y] of a discrete one
+  float* log_prob;                 // [T, M, Y]
+  float* value;                    // [T, M, Y] or null
+  float* reward;                   // [T, M, Y]
+  uint8_t* terminated;             // [T, M, Y]
+  uint8_t* truncated;              // [T, M, Y]
+  uint8_t* played;                 // [T, M, Y] whether there was a decision; else a reset, or nothing
+  int32_t* decision_events;        // [T, M] or null
+};
+
 // The argument of one launch. A pointer that is not needed is null. Of a ladder, with n above 1, N is n levels, and O is n levels with
 // two places in queues each; with one order per side neither is an axis.
 struct Launch {
@@ -352,6 +379,7 @@ struct Launch {
   const int32_t* bank_regime;      // [B], or null where there are no regimes
   const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
   TaskParams task;
+  Rollout rollout;
 };
 
 }  // namespace ks

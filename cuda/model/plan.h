@@ -48,12 +48,14 @@ KS_RULE int lane_ints(int levels, int room, int extras) {
 }
 
 // Under continuous trading with a market per lane, in ints per warp: a bit per tick and side, a row of 16 bits per tick, and
-// arrivals, which have been drawn and not matched yet; an environment's has features, a third of an observation at a time.
+// arrivals, which have been drawn and not matched yet. In their place are features when there are none: a third of an observation at
+// a time, or all of it in 16 bits for a policy inside the kernel, with a 1 behind it.
 constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
+constexpr int kFeatureWords = (kObservation + kQueueFeatures + 2) / 2;
+static_assert(kFeatureBatch <= kDrawnAlone, "features are where arrivals were");
 
-KS_RULE int event_ints(int levels, bool environment) {
-  const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;
-  return kWarpLanes * (levels / 2 + 2 * words + kDrawnAlone + features);
+KS_RULE int event_ints(int levels, bool rollout) {
+  return kWarpLanes * (levels / 2 + 2 * words_of_bits(levels, 32) + (rollout ? max_of(kDrawnAlone, kFeatureWords) : kDrawnAlone));
 }
 
 // With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them, which reads
@@ -72,7 +74,9 @@ struct PlanRequest {
   int64_t markets;
   int32_t levels;
   int32_t slots;
-  int32_t task;                   // 1: for steps of an environment
+  int32_t task;                   // 1: for steps of an environment,
+  int32_t rollout;                // and 1: with a policy inside
+  int32_t network_ints;           // of a policy that all markets share; 0: there is none
   int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
   int32_t agents;                 // the most built-in ones of a market, or on the clock its events in an interval
   int32_t orders;                 // the most quantity that they order in an auction
@@ -103,6 +107,7 @@ struct Plan {
   int32_t lanes;                  // KS_LANES
   int32_t deadlines;              // KS_DEADLINES
   int32_t lanes_per_market;       // KS_LANES_PER_MARKET
+  int32_t warps;                  // KS_WARPS, 0 for the kernel's own choice
 };
 
 struct PlanLaunch {
@@ -161,7 +166,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 }
 
 KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
-  return lanes > 1 ? shared_event_ints(ask.levels, kWarpLanes / lanes) : event_ints(ask.levels, ask.task);
+  return lanes > 1 ? shared_event_ints(ask.levels, kWarpLanes / lanes) : event_ints(ask.levels, ask.rollout);
 }
 
 // Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
@@ -185,22 +190,36 @@ KS_RULE int64_t spare_warps(const PlanRequest& ask) {
   return wanted < most ? wanted : most;
 }
 
+// A rollout with the network in shared memory, once for all warps of a block: there are as many in one as a multiprocessor gets.
+KS_RULE Plan plan_with_network(const PlanRequest& ask, int32_t lanes) {
+  const int32_t markets = kWarpLanes / lanes, ints = ints_of_events(ask, lanes);
+  const int64_t all = (ask.markets + markets - 1) / markets, each = (all + ask.multiprocessors - 1) / ask.multiprocessors;
+  const int32_t warps = each < kEventWarps ? (int32_t)each : kEventWarps;
+  const int32_t shared = 4 * (ask.network_ints + warps * ints);
+  const bool fits = ask.network_ints > 0 && shared <= ask.shared_of_block;
+  return {(all + warps - 1) / warps, kWarpLanes * warps, shared, fits, markets, 0, 0, 1, 0, 0, lanes, warps};
+}
+
 // Markets under continuous trading, some to a warp, and blocks of one warp, so that they spread evenly. Memory for the books of
 // a warp suffices for one that all of it share.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
   const int32_t lanes = lanes_per_market(ask), markets = kWarpLanes / lanes;
   const int ints = ints_of_events(ask, lanes);
   const bool deadlines = ask.task && ask.forced_auctions > 0 && markets > 1;
+  if (ask.rollout) {
+    const Plan plan = plan_with_network(ask, lanes);
+    if (plan.fits) return plan;
+  }
   const int64_t blocks = (ask.markets + markets - 1) / markets, spare = deadlines ? spare_warps(ask) : 0;
   const int32_t half = kEventWarps / 2;  // of the warps have all the registers that a step can use
   const bool few = ask.task && markets > 1 && blocks <= (int64_t)half * ask.multiprocessors;
   const int32_t held = few ? half / kMarketsPerBlock : 0;
-  return {blocks + spare, kWarpLanes, 4 * ints, 4 * ints <= ask.shared_of_block, markets, 0, 0, held, 0, deadlines, lanes};
+  return {blocks + spare, kWarpLanes, 4 * ints, 4 * ints <= ask.shared_of_block, markets, 0, 0, held, 0, deadlines, lanes, 0};
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
   if (ask.events == 2) return plan_for_events(ask);
-  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0, 0};
+  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task && !ask.events && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;

@@ -198,17 +198,22 @@ KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& ta
 //   begin_episodes(part), observe_opening(part)
 //   store(part)
 template <typename Host>
-KS_PLAY Part begin_step(Host& host) {
-  host.load();
+KS_PLAY Part begin_loaded(Host& host) {
   const Part part = host.part();
   host.begin(part);
   if (host.any(part.plays)) host.decode_actions(part);
   return part;
 }
-
-// Returns false if play or begin_episodes cannot go on, which may be called again then, of a Host that can.
 template <typename Host>
-KS_PLAY bool end_step(Host& host, Part& part) {
+KS_PLAY Part begin_step(Host& host) {
+  host.load();
+  return begin_loaded(host);
+}
+
+// All of a step but to store it. Returns false if play or begin_episodes cannot go on, which may be called again then, of a Host
+// that can.
+template <typename Host>
+KS_PLAY bool play_step(Host& host, Part& part) {
   if (!part.scored && host.any(part.plays)) {
     if (!host.play(part)) return false;
     host.score(part);
@@ -220,8 +225,13 @@ KS_PLAY bool end_step(Host& host, Part& part) {
     if (!host.begin_episodes(part)) return false;
     host.observe_opening(part);
   }
-  host.store(part);
   return true;
+}
+template <typename Host>
+KS_PLAY bool end_step(Host& host, Part& part) {
+  const bool ends = play_step(host, part);
+  if (ends) host.store(part);
+  return ends;
 }
 
 template <typename Host>

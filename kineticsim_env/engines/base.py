@@ -180,6 +180,17 @@ class Engine:
         """
         return False
 
+    def roll_out(
+        self,
+        policy: Mapping[str, int | str],
+        decisions: int,
+        auctions: int,
+        fields: Mapping[str, int | torch.Tensor | None],
+        given: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Play decisions with a policy inside the launch; see `CudaEngine.roll_out`, which alone can."""
+        raise NotImplementedError
+
     def restart(self) -> None:
         """Begin the episodes of markets whose last ones have ended, in a launch of its own."""
         self.launch(ENV_RESTART)

@@ -19,8 +19,9 @@ from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
-# Beside the modes of a launch: runs that record further series, and steps of order records, have kernels of their own.
-_SERIES_RUN, _STEP_OF_RECORDS = -1, 100
+# Beside the modes of a launch: runs that record further series, and steps of order records, have kernels of their own,
+_SERIES_RUN, _STEP_OF_RECORDS = -1, 99
+_ROLLOUTS = 100  # and so has, from this number on, each shape of a policy's network
 
 
 class CudaEngine(NativeEngine):
@@ -43,6 +44,9 @@ class CudaEngine(NativeEngine):
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
         self._agents_text = ""  # what kernels include, where users have added agents
+        self._policies: list[
+            tuple[Mapping[str, int | str], int]
+        ] = []  # definitions of kernels with policies inside, and words
 
     @property
     def _events(self) -> int:
@@ -149,11 +153,14 @@ class CudaEngine(NativeEngine):
             self._sizes,
             torch.device("cuda", self._index),
             task=int(mode > 0),
+            rollout=int(mode >= _ROLLOUTS),
+            network_ints=self._policies[mode - _ROLLOUTS][1] if mode >= _ROLLOUTS else 0,
             reach=self._reach,
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
-            forced_auctions=self._task.get("forced_auctions", 0),
+            # In a rollout each warp goes on at its own pace, so there are no lists of late markets.
+            forced_auctions=0 if mode >= _ROLLOUTS else self._task.get("forced_auctions", 0),
             extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
             events=self._events,
@@ -185,6 +192,7 @@ class CudaEngine(NativeEngine):
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
+            **(self._policies[mode - _ROLLOUTS][0] if mode >= _ROLLOUTS else {}),
         }
         if self._events == 2:
             return chosen | common | self.force
@@ -233,6 +241,49 @@ class CudaEngine(NativeEngine):
         else:
             with torch.cuda.device(self._index):
                 kernel.launch(grid, block, shared, self._struct, stream)
+
+    def roll_out(
+        self,
+        policy: Mapping[str, int | str],
+        decisions: int,
+        auctions: int,
+        fields: Mapping[str, int | torch.Tensor | None],
+        given: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Play decisions of some auctions each, whose actions a policy chooses within the launch.
+
+        Args:
+            policy: The definitions of its kernel.
+            decisions: T.
+            auctions: Of each decision.
+            fields: Those of `struct Rollout`. The caller answers for their sizes.
+            given: `actions` float32 `[M, K, A]` or `choices` int64 `[M, K]`, which each decision is written to.
+        """
+        self._check_task(ENV_STEP, given)
+        networks = fields["networks"]
+        assert isinstance(networks, torch.Tensor)
+        kind = (policy, networks.shape[1] if len(networks) == 1 else 0)  # one network may be in shared memory
+        if kind not in self._policies:
+            self._policies.append(kind)
+        mode = _ROLLOUTS + self._policies.index(kind)
+        kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
+        struct = self._struct
+        struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0
+        struct.growth = min(
+            self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1
+        )  # of one: books are read anew
+        for name, value in fields.items():
+            setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+        for name, tensor in given.items():
+            setattr(struct, name, self._checked(name, tensor, 1, auctions).data_ptr())
+            struct.action_stride = tensor.shape[-1] if name == "actions" else 0
+        try:
+            with torch.cuda.device(self._index):
+                kernel.launch(grid, block, shared, struct, private_torch.current_raw_stream(self._index))
+        finally:
+            struct.rollout = layout.Rollout()
+            for name in given:
+                setattr(struct, name, self._bound.get(name))
 
     def _shape(self, mode: int) -> dict[str, int]:
         kernel, grid, block, shared = self.prepare(min(mode, 1))

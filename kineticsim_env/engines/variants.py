@@ -80,4 +80,6 @@ def definitions(plan: Any) -> dict[str, int | str]:
         chosen["KS_LANES"] = plan.lanes
     if plan.deadlines:
         chosen["KS_DEADLINES"] = 1
+    if plan.warps:
+        chosen["KS_WARPS"] = plan.warps
     return chosen

@@ -51,6 +51,11 @@ class BaseMarketEnv:
         return self.core.device
 
     @property
+    def was_reset(self) -> bool:
+        """Whether there was a first reset."""
+        return self._was_reset
+
+    @property
     def scenario(self) -> torch.Tensor:
         """The scenario that each market plays, int32 `[M]`, live; 0 without `randomise`."""
         return self.core.tensors["scenario"]

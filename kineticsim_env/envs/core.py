@@ -299,6 +299,18 @@ class EnvCore:
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
             )
 
+    @one_at_a_time
+    def roll_out(
+        self,
+        policy: Mapping[str, int | str],
+        decisions: int,
+        fields: Mapping[str, Any],
+        given: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Play decisions whose actions a policy chooses within the launch; see `CudaEngine.roll_out`."""
+        self._check_open("rollout")
+        self._engine.roll_out(policy, decisions, self.auctions_per_step, fields, given)
+
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
         if self.opponents is not None:

@@ -25,6 +25,8 @@ from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv
+from kineticsim_env.envs.rollouts import PolicyRollout, rollout
+from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.orders import OrderRecords
@@ -216,6 +218,10 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             core.step_records(**joined(core, [("actions", 0, actions, (self.num_envs,))]))
             return
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
+
+    def rollout(self, policy: NetworkPolicy | Sequence[NetworkPolicy], steps: int, **how: Any) -> PolicyRollout:
+        """Play `steps` decisions of a policy in one call; see `kineticsim_env.rollout`, which has all arguments."""
+        return rollout(self, policy, steps, **how)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.

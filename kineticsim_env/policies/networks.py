@@ -1,4 +1,4 @@
-"""`NetworkPolicy`: a learned policy of two hidden layers, and its value network, in the shapes that a GPU's kernels know.
+"""`NetworkPolicy`: a learned policy of two hidden layers, and its value network, in the shapes that kernels know.
 
 `rollout` evaluates it inside the market's kernel, `kineticsim_env.training` improves it; everywhere else it is a
 `torch.nn.Module` like any other.
@@ -143,7 +143,7 @@ class NetworkPolicy(nn.Module):
         return cls(nn.Sequential(*body(), actor), nn.Sequential(*body(), critic), log_std=log_std)
 
     def linear_layers(self) -> dict[str, list[nn.Linear]]:
-        """Return the linear layers of `"actor"` and, if there is one, `"critic"`: three each, on a trunk in part shared."""
+        """Return the linear layers of `"actor"` and, if there is one, `"critic"`: three each, shared on a trunk."""
         below = [] if self.trunk is None else list(self.trunk)
         found = {}
         for name, part in (("actor", self.actor), ("critic", self.critic)):
@@ -208,6 +208,7 @@ def _check_linear(name: str, layer: nn.Linear, inputs: int | None) -> None:
     if layer.bias is None:
         raise ValueError(f"{name}: expected nn.Linear with a bias, got one without")
     if inputs is not None and layer.in_features != inputs:
-        raise ValueError(f"{name}: expected {inputs} inputs, as the layer before it has outputs, got {layer.in_features}")
+        asked = f"{inputs} inputs, as the layer before it has outputs"
+        raise ValueError(f"{name}: expected {asked}, got {layer.in_features}")
     if layer.weight.dtype != torch.float32:
         raise ValueError(f"{name}: expected float32 weights, got {layer.weight.dtype}")

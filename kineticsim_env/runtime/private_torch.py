@@ -28,3 +28,7 @@ def keep_compiled(programs: int) -> None:
 
     settings: Any = torch._dynamo.config
     settings.recompile_limit = programs
+
+
+# In place, one kernel for all: `Tensor.copy_` is one each, and a policy has a dozen small tensors.
+copy_all: Callable[[list[torch.Tensor], list[torch.Tensor]], None] = torch._foreach_copy_

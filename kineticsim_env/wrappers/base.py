@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -48,6 +48,11 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         base: Any = self.unwrapped
         return base.device
 
+    @property
+    def observation(self) -> torch.Tensor:
+        """The present observations as the wrapper shows them, float32 `[M, F]`."""
+        return self._inside("observation")
+
     @torch.inference_mode(False)
     def clone(self) -> Self:
         """Return a copy of the wrapper, of its state and statistics, around a `clone` of the environment.
@@ -61,8 +66,8 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         vars(clone).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
         return clone
 
-    def _inside(self, call: str) -> Callable[..., Any]:
-        """Return a method of what is inside, or raise TypeError if it has none."""
+    def _inside(self, call: str) -> Any:
+        """Return a method or an attribute of what is inside, or raise TypeError if it has none."""
         found = getattr(self.env, call, None)
         if found is None:
             raise TypeError(

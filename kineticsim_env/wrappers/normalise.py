@@ -76,6 +76,11 @@ class NormalizeObservation(TorchVectorWrapper):
             infos = {**infos, "final_obs": self.normalize(infos["final_obs"])}
         return self.normalize(observation), reward, terminated, truncated, infos
 
+    @property
+    def observation(self) -> torch.Tensor:
+        """The present observations, normalised by the present statistics."""
+        return self.normalize(super().observation)
+
     def normalize(self, observation: torch.Tensor) -> torch.Tensor:
         """Return observations `[..., F]` by the present statistics, float32."""
         rms = self.statistics

@@ -25,8 +25,6 @@ class StackObservation(TorchVectorWrapper):
     the observation has the last four moves and volumes already, and rows stay flat. Decisions that events end last as
     long as they do; how long is a feature, too.
 
-    Attributes:
-        observation: float32 `[M, F + (size - 1) * n]`, the present ones, live: written in place.
     """
 
     @torch.inference_mode(False)
@@ -54,21 +52,26 @@ class StackObservation(TorchVectorWrapper):
         )
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.observation = torch.zeros((self.num_envs, len(low)), dtype=torch.float32, device=self.device)
+        self._observation = torch.zeros((self.num_envs, len(low)), dtype=torch.float32, device=self.device)
+
+    @property
+    def observation(self) -> torch.Tensor:
+        """The present observations, float32 `[M, F + (size - 1) * n]`, live: written in place."""
+        return self._observation
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
         """Reset the environment, and forget what came before in the markets that are reset."""
         observation, infos = self.env.reset(seed=seed, options=options)
         mask = self._reset_rows(options)
-        earlier = self.observation[:, self._width :]
+        earlier = self._observation[:, self._width :]
         earlier.zero_() if mask is None else earlier.masked_fill_(mask[:, None], 0.0)
-        self.observation[:, : self._width] = observation
-        return self.observation.clone(), infos
+        self._observation[:, : self._width] = observation
+        return self._observation.clone(), infos
 
     def step(self, actions: Any) -> tuple[torch.Tensor, Any, Any, Any, dict[str, Any]]:
         """Step the environment."""
-        earlier = self.observation[:, self._width : self._width + max(self._size - 2, 0) * self._number]
-        earlier = torch.cat([self.observation[:, self._places], earlier], dim=1)[:, : (self._size - 1) * self._number]
+        earlier = self._observation[:, self._width : self._width + max(self._size - 2, 0) * self._number]
+        earlier = torch.cat([self._observation[:, self._places], earlier], dim=1)[:, : (self._size - 1) * self._number]
         observation, reward, terminated, truncated, infos = self.env.step(actions)
         if "final_obs" in infos:
             infos = {**infos, "final_obs": torch.cat([infos["final_obs"], earlier], dim=1)}
@@ -76,14 +79,14 @@ class StackObservation(TorchVectorWrapper):
         active = self._note_ends(ended)
         new = ended if active is None else ~active  # rows whose observation begins an episode
         if self._mode == AutoresetMode.DISABLED:  # none does: what has ended stands still
-            earlier = torch.where(new[:, None], self.observation[:, self._width :], earlier)
+            earlier = torch.where(new[:, None], self._observation[:, self._width :], earlier)
         else:
             earlier = earlier.masked_fill(new[:, None], 0.0)
-        self.observation.copy_(torch.cat([observation, earlier], dim=1))
-        return self.observation.clone(), reward, terminated, truncated, infos
+        self._observation.copy_(torch.cat([observation, earlier], dim=1))
+        return self._observation.clone(), reward, terminated, truncated, infos
 
     def _state(self) -> dict[str, torch.Tensor]:
-        return {"stacked": self.observation, "ended": self._ended}
+        return {"stacked": self._observation, "ended": self._ended}
 
     def load_state_dict(self, saved: Mapping[str, Any], strict: bool = True) -> None:
         """Take over the state of an environment that is wrapped likewise; see the base."""

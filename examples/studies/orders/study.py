@@ -164,20 +164,20 @@ class Learner:
             played = self._events_of_rollout()
             events += played
             if update in shown:
-                paid = trainer.rewards.sum(dtype=torch.float64) * args.reward_scale
+                paid = trainer.batch.reward.sum(dtype=torch.float64) * args.reward_scale
                 per_interval = float(paid / played) * events_of(self.asked.preset)
-                curve.append([(update + 1) * trainer.rewards.numel(), per_interval])
+                curve.append([(update + 1) * trainer.batch.reward.numel(), per_interval])
         trainer.wait()
         seconds = time.perf_counter() - began
         self.envs.unwrapped.check_errors()
-        steps = updates * trainer.rewards.numel()
+        steps = updates * trainer.batch.reward.numel()
         return {"steps": steps, "events": float(events), "updates": updates, "seconds": seconds, "curve": curve}
 
     def _events_of_rollout(self) -> Any:
         trainer = self.trainer
-        if trainer.events is None:
-            return float(trainer.rewards.numel() * self.asked.events)
-        return trainer.events.sum(dtype=torch.float64)  # on the device, which nobody waits for
+        if trainer.batch.decision_events is None:
+            return float(trainer.batch.reward.numel() * self.asked.events)
+        return trainer.batch.decision_events.sum(dtype=torch.float64)  # on the device, which nobody waits for
 
     def play(self, seed: int = HELD_OUT_SEED) -> dict[str, Any]:
         """Let the mean action play whole held-out episodes, and unwind them at the preset's pace; see `play`."""

@@ -1,0 +1,223 @@
+// decide.cuh: the decisions of a policy that is evaluated within a launch, for the markets of a warp: it reads their observations,
+// writes the actions that the next step of the environment takes, and records both. policy/rollout.cuh calls it before each step.
+//   KS_POLICY_CATEGORICAL   1: a choice for each row, else numbers with Gaussian noise
+//   KS_POLICY_ROWS16        1: observations are recorded in bfloat16, else in float32
+// Noise is a word per row and pair of numbers, so it does not depend on who evaluates what, nor on how rollouts are cut:
+//   random_word(mix64(episode's key + seed * kGolden), t, 64 * slot + pair)
+#pragma once
+
+#include "model/market.h"
+#include "policy/network.cuh"
+
+namespace ks {
+
+// The markets of a warp, which lie together; each is that of so many lanes.
+struct WarpMarkets {
+  int64_t first;
+  int count, lanes_each;
+
+  KS_ON_LANE static WarpMarkets of(const Launch& launch, int64_t first, int most, int lanes_each) {
+    const int64_t left = launch.markets - first;
+    return {first, left < 0 ? 0 : left < most ? (int)left : most, lanes_each};
+  }
+  // This lane's market among them, and whether there is one; one lane of each keeps its numbers.
+  KS_ON_LANE int own() const { return this_lane() / lanes_each; }
+  KS_ON_LANE bool has_own() const { return own() < count; }
+  KS_ON_LANE bool keeps_own() const { return has_own() && this_lane() % lanes_each == 0; }
+};
+
+// What the noise of this lane's market comes from, at the decision that begins at t.
+KS_ON_LANE uint64_t noise_counter(const Launch& launch, uint64_t key, int64_t t) {
+  return word_counter(mix64(key + (uint64_t)*launch.rollout.seed * kGolden), t, 0);
+}
+
+KS_ON_LANE float uniform_of(uint32_t bits) { return ((float)(bits >> 8) + 0.5f) * 0x1p-24f; }  // above 0, below 1
+
+// Two independent standard normal numbers (Box and Muller).
+KS_ON_LANE void normals(uint64_t word, float& first, float& second) {
+  const float length = fast_root(-2.0f * fast_log(uniform_of(high_half(word))));
+  const float angle = (float)(int32_t)low_half(word) * (3.14159265358979f * 0x1p-31f);
+  first = length * fast_cos(angle), second = length * fast_sin(angle);
+}
+
+// Observations as the policy takes them: pairs of numbers in bfloat16, word j of row r. Behind the numbers there is a 1, then zeros.
+// They are in memory in float32; or in 16 bits in shared memory, word j of each row behind that of the row before.
+struct RowsInMemory {
+  const float* first;  // of row 0
+  int64_t stride;      // from row to row
+  int count;           // of rows: where one does not exist another does, as what comes of it is not used
+
+  static KS_ON_LANE float number(const float* row, int i) {
+    return i < KS_POLICY_INPUTS ? row[i] : i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
+  }
+  KS_ON_LANE const float* row(int r) const { return first + (r < count ? r : 0) * stride; }
+  KS_ON_LANE uint32_t pair(int r, int j) const { return as_pair(number(row(r), 2 * j), number(row(r), 2 * j + 1)); }
+};
+struct RowsOnChip {
+  static constexpr int kWords = KS_POLICY_INPUTS / 2 + 1;
+  const uint32_t* words;
+
+  KS_ON_LANE uint32_t pair(int r, int j) const { return j < kWords ? words[j * kLaneCount + r] : 0; }
+};
+
+// One decision of one slot of a warp's markets. A row is the slot's of one of them; lane L decides for row L.
+struct PolicyDecision {
+  const Launch& launch;
+  const Rollout& rollout;
+  const WarpMarkets& markets;
+  const int slot;
+  const int64_t number;  // of the decision
+
+  static constexpr int kWidth = 8 * (KS_POLICY_INPUTS / 8 + 1);  // of a recorded row
+
+  KS_ON_LANE bool exists(int row) const { return row < markets.count; }
+  KS_ON_LANE int64_t slot_row(int row) const { return (markets.first + row) * launch.slots + slot; }
+  // The row's place among the recorded ones.
+  KS_ON_LANE int64_t place(int row) const {
+    return (number * launch.markets + markets.first + row) * rollout.slots + slot;
+  }
+  KS_ON_LANE RowsInMemory observations() const {
+    return {launch.observation + slot_row(0) * rollout.stride, (int64_t)launch.slots * rollout.stride, markets.count};
+  }
+
+  // 16 observations as a factor of products; they are recorded on the way.
+  template <typename From>
+  KS_ON_LANE void read(const From& from, int first_row, Rows<kInputTiles>& in) const {
+    const int word = this_lane() % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + half * 8 + this_lane() / 4;
+#pragma unroll
+      for (int part = 0; part < 2 * kInputTiles; ++part) in[part / 2][part % 2 * 2 + half] = from.pair(row, part * 4 + word);
+      if (!exists(row)) continue;
+      const int64_t to = place(row) * kWidth + 2 * word;
+      if (KS_POLICY_ROWS16) {
+        uint32_t* const out = reinterpret_cast<uint32_t*>(rollout.rows16) + to / 2;
+#pragma unroll
+        for (int part = 0; part < kWidth / 8; ++part) put(out + part * 4, in[part / 2][part % 2 * 2 + half]);
+      } else {
+        const float* const seen = observations().row(row);
+#pragma unroll 1
+        for (int i = 2 * word; i < kWidth; i += 8)
+          put_two(rollout.rows + to - 2 * word + i, RowsInMemory::number(seen, i), RowsInMemory::number(seen, i + 1));
+      }
+    }
+  }
+
+  // `counter` is that of this lane's own market.
+  template <typename From>
+  KS_ON_LANE void decide(const Network& network, const From& from, uint64_t counter) const {
+    Outputs out;
+#pragma unroll 1
+    for (int first_row = 0; first_row < markets.count; first_row += kRowsOfTile) {
+      Rows<kInputTiles> in;
+      read(from, first_row, in);
+      Outputs found;
+      evaluate(network, in, found);
+      if (first_row == 0 || this_lane() >= first_row) out = found;
+    }
+    const int row = this_lane();
+    const uint64_t words = shuffle(counter, min_of(row, markets.count - 1) * markets.lanes_each) + (uint64_t)(64 * slot) * kGolden;
+    if (!exists(row)) return;
+    put(rollout.log_prob + place(row), draw(out, row, words, network.from(kNetworkInts - kDeviations)));
+    if (rollout.value) put(rollout.value + place(row), kHasCritic ? out.value : 0.0f);
+  }
+
+#if KS_POLICY_CATEGORICAL
+  // The largest of the logits with Gumbel noise; of equals the first. Returns the logarithm of its probability.
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, Network) const {
+    float top = out.policy[0], best = 0.0f, chosen = 0.0f, sum = 0.0f;
+    int choice = -1;
+    uint64_t word = 0;
+#pragma unroll
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
+      const float logit = out.policy[i];
+      top = fmaxf(top, logit);
+      float x = logit;
+      if (rollout.noise) {
+        if (i % 2 == 0) word = mix64(words + (uint64_t)(i / 2) * kGolden);
+        x -= fast_log(-fast_log(uniform_of(i % 2 ? low_half(word) : high_half(word))));
+      }
+      if (choice < 0 || x > best) best = x, choice = i, chosen = logit;
+    }
+#pragma unroll
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) sum += fast_exp(out.policy[i] - top);
+    const_cast<int64_t*>(launch.choices)[slot_row(row)] = choice;
+    rollout.choices[place(row)] = choice;
+    return chosen - top - fast_log(sum);
+  }
+#else
+  // Means with Gaussian noise. Returns the logarithm of the density.
+  KS_ON_LANE float draw(const Outputs& out, int row, uint64_t words, Network deviations) const {
+    constexpr float kLogRootTwoPi = 0.918938533204673f;
+    float log_prob = -kLogRootTwoPi * KS_POLICY_OUTPUTS, noise[2] = {0.0f, 0.0f};
+    float* const drawn = rollout.actions + place(row) * KS_POLICY_OUTPUTS;
+    float* const taken = const_cast<float*>(launch.actions) + slot_row(row) * launch.action_stride;
+#pragma unroll
+    for (int i = 0; i < KS_POLICY_OUTPUTS; ++i) {
+      if (i % 2 == 0 && rollout.noise) normals(mix64(words + (uint64_t)(i / 2) * kGolden), noise[0], noise[1]);
+      const float z = noise[i % 2], deviation = deviations.number(i), x = out.policy[i] + fast_exp(deviation) * z;
+      log_prob -= 0.5f * z * z + deviation;
+      put(drawn + i, x);
+      taken[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;  // NaN stays NaN, of which the step makes an error
+    }
+    return log_prob;
+  }
+#endif
+};
+
+// Decisions of all of a warp's markets. In line, as a function that is called reads the launch from memory, number by number.
+KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, const Network& network, uint64_t counter, int64_t number) {
+#pragma unroll 1
+  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
+    const PolicyDecision decision = {launch, launch.rollout, markets, slot, number};
+    decision.decide(network, decision.observations(), counter);
+  }
+}
+
+// What came of a decision for a slot. `played`: whether its market took part in it.
+struct DecisionResult {
+  float reward;
+  bool terminated, truncated, played;
+};
+KS_ON_LANE DecisionResult result_in_memory(const Launch& launch, int64_t row, bool played) {
+  return {launch.reward[row], launch.terminated[row] != 0, launch.truncated[row] != 0, played};
+}
+
+// Record that of this lane's market.
+KS_ON_LANE void record(const Launch& launch, int64_t m, int slot, int64_t number, const DecisionResult& result) {
+  const Rollout& rollout = launch.rollout;
+  const int64_t to = (number * launch.markets + m) * rollout.slots + slot;
+  put(rollout.reward + to, result.reward);
+  rollout.terminated[to] = result.terminated;
+  rollout.truncated[to] = result.truncated;
+  rollout.played[to] = result.played;
+  if (slot == 0 && rollout.decision_events) rollout.decision_events[number * launch.markets + m] = launch.decision_events[m];
+}
+// And what its slot saw last, of an episode that was truncated.
+KS_ON_LANE void record_final(const Launch& launch, int64_t m, int slot, int64_t number) {
+  const Rollout& rollout = launch.rollout;
+  if (rollout.every == 0) return;
+  const float* const seen = launch.final_observation + (m * launch.slots + slot) * rollout.stride;
+  const int64_t to = ((number / rollout.every * launch.markets + m) * rollout.slots + slot) * PolicyDecision::kWidth;
+#pragma unroll 1
+  for (int i = 0; i < PolicyDecision::kWidth; i += 2) {
+    const float x = RowsInMemory::number(seen, i), y = RowsInMemory::number(seen, i + 1);
+    if (KS_POLICY_ROWS16) reinterpret_cast<uint32_t*>(rollout.final_rows16)[(to + i) / 2] = as_pair(x, y);
+    else rollout.final_rows[to + i] = x, rollout.final_rows[to + i + 1] = y;
+  }
+}
+
+// Both, of all slots with the policy, as the step left it in memory.
+KS_ON_LANE void record_step(const Launch& launch, const WarpMarkets& markets, int64_t number, bool played) {
+  if (!markets.keeps_own()) return;
+  const int64_t m = markets.first + markets.own();
+#pragma unroll 1
+  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
+    const DecisionResult result = result_in_memory(launch, m * launch.slots + slot, played);
+    record(launch, m, slot, number, result);
+    if (result.truncated && played) record_final(launch, m, slot, number);
+  }
+}
+
+}  // namespace ks
