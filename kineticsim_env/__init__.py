@@ -3,6 +3,7 @@
 import gymnasium as _gymnasium
 
 from kineticsim_env.agents.classes import agent, mix
+from kineticsim_env.agents.policies import ProgramPolicy, keep, policy, quote, quotes
 from kineticsim_env.agents.vocabulary import no_order, order
 from kineticsim_env.calibration import calibrate
 from kineticsim_env.config import MarketConfig
@@ -38,6 +39,7 @@ __all__ = [
     "OrderFlag",
     "OrderRecords",
     "PolicyRollout",
+    "ProgramPolicy",
     "Reject",
     "Simulator",
     "TradingTask",
@@ -48,12 +50,16 @@ __all__ = [
     "causal_impact",
     "counterfactual",
     "env_counterfactual",
+    "keep",
     "measure",
     "mix",
     "no_order",
     "open_sweep",
     "order",
     "parallel_env",
+    "policy",
+    "quote",
+    "quotes",
     "rollout",
     "run_seed",
     "scorecard",

@@ -5,6 +5,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/play_agent.h"
+#include "model/play_policy.h"
 #include "model/records.h"
 #include "model/step.h"
 
@@ -73,8 +74,9 @@ struct FeatureRows {
 // What of a decision needs indices, by slot or by level of its ladder. No part of the market: see SlotRoom (events/queues.cuh).
 template <typename Market>
 struct DecisionRoom {
-  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep || (kMayTakeRecords && Market::kQueues);
+  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep || ((kMayTakeRecords || kMayHavePolicies) && Market::kQueues);
   Account before[Market::kRoom];
+  int32_t remembers[kMayHavePolicies ? Market::kRoom : 1][kMayHavePolicies ? kPolicyWords : 1];  // of slots' policies, from now on
   Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
   SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes, or records have flags
 };
@@ -272,6 +274,49 @@ struct ThreadEnvironment : Market {
     }
   }
 
+  // What slot k's policy submits, level after level.
+  KS_ON_THREAD void decide_policy(int k) {
+    const int64_t row = first_row() + k;
+    const bool ended = has_ended(k);
+    Target left = target(k);
+    SlotOrders orders = no_orders();
+    if (!ended) {
+      const bool looks = policy_looks(launch.slot_policies[k]);
+      const PolicyMarket seen = policy_market(*this, mids, this->bids(), this->asks(), levels, looks);
+      PolicySlot slot = policy_slot(launch, slot_task(k), role(k), p, mids, volumes, elapsed, arrival2, left, account(k), row, t);
+      slot.levels = levels_of_slot();
+      for (int n = 0; n < min_of(slot.levels, kPolicyLevels); ++n) {
+        slot.standing[n] = standing(k, n);
+        if constexpr (Market::kQueues)
+          for (int side = 0; side < 2; ++side) slot.ahead[n][side] = ahead_of(k, side, n);
+      }
+      orders = orders_of_policy(launch, m, k, seen, slot, key, t, room.remembers[k]);
+    }
+    for (int n = 0; n < levels_of_slot(); ++n) {
+      OrderFlags flags = {0};
+      Quote asked = {0, 0, 0, 0};
+      if (!ended) asked = quote_of_policy(orders, n, Market::kQueues, role(k), left, standing(k, n), flags);
+      take_from(left, asked, standing(k, n), flags);
+      room.fresh[k * levels_of_slot() + n] = asked;
+      room.records.begin(k * levels_of_slot() + n, flags);
+      note_played(launch, row * levels_of_slot() + n, asked, flags);
+    }
+  }
+  // Not before, as a market whose numbers turn out not to fit decides again.
+  KS_ON_THREAD void remember_all() {
+    this->meet();  // all lanes that share the market have read what was remembered
+    for (int k = 0; k < slot_count(); ++k)
+      if (has_policy(launch, k) && !has_ended(k) && this->leads()) remember(launch, m, k, room.remembers[k]);
+  }
+  KS_ON_THREAD Quote standing(int k, int n) const {
+    if constexpr (kHasLadders) return quote(k, n);
+    else return quote(k);
+  }
+  KS_ON_THREAD int32_t ahead_of(int k, int side, int n) const {
+    if constexpr (kHasLadders) return this->ahead(k, side, n);
+    else return this->ahead(k, side);
+  }
+
   // After the last decision what is left of blocks goes into the market; returns whether anything does.
   KS_ON_THREAD bool force_blocks() {
     bool any = false;
@@ -322,7 +367,9 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_actions(const Part&) {
     for (int k = 0; k < slot_count(); ++k) {
       room.before[k] = account(k);
-      if constexpr (kHasLadders) {
+      if (has_policy(launch, k)) {
+        decide_policy(k);
+      } else if constexpr (kHasLadders) {
         decode_ladder(k);
       } else {
         OrderFlags flags = {0};
@@ -333,6 +380,7 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD bool play(Part& part) {
+    if (kMayHavePolicies) remember_all();
     lasts = 1;
     if (decides_at_events(task)) lasts = max_of(1, min_of(task.longest, slot_task(0)->horizon - elapsed));
     int32_t most = 0;
@@ -380,10 +428,11 @@ struct ThreadEnvironment : Market {
       launch.over[row] = found.end != kEndGoesOn;
       const bool ended = had_ended[k] | (found.end != kEndGoesOn);
       set_value(k, found.value, ended);
-      all_ended &= ended;
+      all_ended &= ended || k >= ending_slots(task, slot_count());
       if (k == 0) outcome = found;
     }
     done = all_ended;
+    for (int k = ending_slots(task, slot_count()); done && k < slot_count(); ++k) launch.ended[first_row() + k] = 1;
   }
 
   KS_ON_THREAD bool all_ended() const { return done; }

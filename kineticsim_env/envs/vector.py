@@ -22,7 +22,7 @@ from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, g
 from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
-from kineticsim_env.envs.opponents import check_opponents
+from kineticsim_env.envs.opponents import check_opponents, programs_of
 from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.rollouts import PolicyRollout, rollout
@@ -104,7 +104,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._role = check_role(self.task_type, replace, settings.config)
         opponent_slots = check_opponents(opponents, settings.config, replace)
         settings = dataclasses.replace(settings, opponent_slots=opponent_slots)
-        how = {"always": opponents is not None}
+        how = {"always": bool(opponent_slots) and not programs_of(opponent_slots)}
         settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps, **how)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
@@ -256,7 +256,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     def opponent(self) -> torch.Tensor:
         """Which policy of its list plays each slot behind the learner's, int64 `[M, S]`, live; S = 0 without any."""
         opponents = self.core.opponents
-        return opponents.drawn if opponents else self.core.tensors["elapsed"].new_zeros((self.num_envs, 0)).long()
+        if opponents:
+            return opponents.drawn
+        return self.core.tensors["elapsed"].new_zeros((self.num_envs, len(self.core.roles) - 1)).long()
 
     @one_at_a_time
     def set_opponents(self, opponents: Mapping[str, Sequence[Any]]) -> None:
@@ -271,6 +273,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         """
         core = self.core
         if core.opponents is None:
+            if core.programs:
+                raise ValueError("set_opponents: expected opponents that are functions, got an environment of programs")
             raise ValueError("set_opponents: expected an environment made with opponents, got one without")
         core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 

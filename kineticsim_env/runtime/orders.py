@@ -124,6 +124,13 @@ def check_orders(
     return {"new_quotes": records[..., :2].flatten(-2).contiguous(), "order_flags": word.contiguous()}
 
 
+def records_of(quotes: torch.Tensor, word: torch.Tensor) -> torch.Tensor:
+    """Return order records `[..., N, 2, 3]` of quotes `[..., 4]` and `Launch.order_flags`, both with N or without."""
+    flags = torch.stack([word & 255, word >> _ASK], -1)
+    found = torch.cat([quotes.unflatten(-1, (2, 2)), flags[..., None]], -1)
+    return found if word.dim() > 2 else found.unsqueeze(-3)
+
+
 def rejects_of(word: torch.Tensor, levels: int) -> torch.Tensor:
     """Return `Launch.rejects`, int32 `[..., K, N]`, as `[..., K, N, 2]`: bits of `Reject` of each level's bid and ask.
 

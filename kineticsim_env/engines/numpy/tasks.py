@@ -108,7 +108,9 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
         info.note_decision(args, m, value, fills, rejects)
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
-    m.done = m.ended.all(axis=1)
+    learners = task.get("learners", 0) or m.ended.shape[1]  # with whose episodes the market's ends
+    m.done = m.ended[:, :learners].all(axis=1)
+    m.ended |= m.done[:, None]
     seen = observation(m, task)
     args["final_observation"][rows] = args["observation"][rows] = seen
     over = rows[m.done]
