@@ -46,8 +46,12 @@ def submit(core, given):
 
 def check_agreement(environment, seed, engines):
     """Play on two engines, with resets between; and on a third that is handed the records that were played."""
-    arguments, kwargs, number, steps = environment
-    cores = make_cores(arguments, kwargs, (*engines, engines[1]))
+    check_plays(make_cores(*environment[:2], (*engines, engines[1])), environment, seed)
+
+
+def check_plays(cores, environment, seed):
+    """Do what `check_agreement` says with environments that are made already."""
+    arguments, _, number, steps = environment
     chosen = choose(cores[0], seed)
     generator = np.random.default_rng(number)
     for core in cores:
