@@ -288,6 +288,8 @@ class EnvCore:
             size = tensor.numel() // len(self._rows)
             self._rows.view(len(self._rows), len(self.roles), -1)[:, 0, :size] = tensor.view(len(self._rows), size)
             given[name] = self._rows
+            if self.own is None and self._engine.step_at_once(self._rows):
+                return
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
