@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import Engine, pack, unpack
@@ -92,7 +91,7 @@ class NumpyEngine(Engine):
         self._tables["scenario_params"], self._fits_task = len(table["fee"]), False
         self.bind({"scenario_thresholds": self._uniform_thresholds(len(table["fee"]))})
 
-    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+    def set_slot_policies(self, policies: Mapping[int, Any]) -> None:
         super().set_slot_policies(policies)
         self._args["slot_policies"] = dict(self.slot_policies.places) if self.slot_policies else None
 
