@@ -14,7 +14,6 @@ import torch
 from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import SAME_STEP
-from kineticsim_env.runtime.orders import OrderRecords
 
 
 class BatchResults:
@@ -87,9 +86,7 @@ class BatchResults:
         Raises:
             TypeError, ValueError: Where such a program cannot play the step.
         """
-        if isinstance(actions, OrderRecords):
-            raise TypeError("actions: expected no order records where torch compiles the step, got some")
-        if self._core.own is not None or self._core.programs:
+        if self._core.own is not None:
             raise TypeError(
                 "step: expected built-in rewards and no opponents in a compiled program, got custom reward, features, "
                 "terminate or opponents; capture the step in a CUDA graph, or compile your functions"
