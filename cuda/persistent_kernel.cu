@@ -15,6 +15,7 @@
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
 //   KS_KEEP (optional)                       1: environments whose actions may keep standing quotes
+//   KS_RECORDS (optional)                    1: steps that are given order records in the place of actions
 //   KS_DECIDE (optional)                     1: environments in which events end decisions
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
@@ -22,6 +23,7 @@
 //   KS_POLICY (optional)                     rollouts, with a policy inside: policy/network.cuh has what is said of it
 //   KS_WARPS (optional)                      warps of a block, which share a copy of the policy's network
 //   KS_AGENTS (optional)                     classes of agents that users have added; their text is "added_agents.h"
+//   KS_PROGRAMS (optional)                   policies that users have written for slots; their text is in "added_agents.h", too
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -31,8 +33,11 @@
 #ifndef KS_EVENTS
 #define KS_EVENTS 0
 #endif
-#ifdef KS_AGENTS
+#if defined(KS_AGENTS) || defined(KS_PROGRAMS)
 #include "model/agents.h"
+#ifdef KS_PROGRAMS
+#include "model/programs.h"
+#endif
 #include "added_agents.h"
 #endif
 #if KS_EVENTS == 2 && defined(KS_POLICY)

@@ -3,6 +3,7 @@
 import gymnasium as _gymnasium
 
 from kineticsim_env.agents.classes import agent, mix
+from kineticsim_env.agents.policies import ProgramPolicy, keep, policy, quote, quotes
 from kineticsim_env.agents.vocabulary import no_order, order
 from kineticsim_env.calibration import calibrate
 from kineticsim_env.config import MarketConfig
@@ -16,7 +17,7 @@ from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.moved import finder as _finder
 from kineticsim_env.runtime.moved import module_moved as _module_moved
-from kineticsim_env.runtime.orders import OrderFlag, Reject
+from kineticsim_env.runtime.orders import OrderFlag, OrderRecords, Reject
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecards import scorecard
 from kineticsim_env.simulator import Simulator
@@ -36,7 +37,9 @@ __all__ = [
     "MarketMakingTask",
     "NetworkPolicy",
     "OrderFlag",
+    "OrderRecords",
     "PolicyRollout",
+    "ProgramPolicy",
     "Reject",
     "Simulator",
     "TradingTask",
@@ -47,12 +50,16 @@ __all__ = [
     "causal_impact",
     "counterfactual",
     "env_counterfactual",
+    "keep",
     "measure",
     "mix",
     "no_order",
     "open_sweep",
     "order",
     "parallel_env",
+    "policy",
+    "quote",
+    "quotes",
     "rollout",
     "run_seed",
     "scorecard",

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from build_helpers import builders, compile_kernel, needs_compiler, place, run_python, script, sources
+from slot_programs import patient, plain_maker
 from thorough import slow
 from torch.utils import cpp_extension
 
+from kineticsim_env.agents.policies import text_of_policies
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, doctor, driver, kernels, layout, nvcc, nvrtc
 
@@ -137,6 +139,28 @@ def test_the_real_kernel_compiles_with_extra_columns(shape):
 def test_the_real_kernel_compiles_for_actions_that_keep_quotes(slots):
     shape = {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": slots, "KS_KEEP": 1, "KS_INFO": 1}
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, shape))
+
+
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize(
+    "shape", [LANES, {**FULL, "KS_TASK": 1}, {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 2}]
+)
+def test_the_real_kernel_compiles_for_steps_of_order_records(shape):
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_RECORDS": 1}))
+
+
+_CLOCK = {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 2}
+of_each_step = pytest.mark.parametrize("shape", [LANES, {**FULL, "KS_TASK": 1}, _CLOCK])
+
+
+@slow
+@by_nvrtc.marks[0]
+@of_each_step
+def test_the_real_kernel_compiles_with_policies_of_slots(shape):
+    defines = {**shape, "KS_PROGRAMS": 1}
+    found = compile_kernel("nvrtc", 90, defines, agents=text_of_policies([plain_maker, patient]))
+    assert_is_kernel("nvrtc", found)
 
 
 @by_nvrtc.marks[0]

@@ -290,6 +290,17 @@ def test_only_environments_whose_actions_may_keep_quotes_have_their_kernel(varia
     assert [defines.get("KS_KEEP") for defines in variants] == [None, None, None, 1]
 
 
+def test_only_steps_of_order_records_have_their_kernel(variants):
+    engine = open_engine(128, 1)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    common = {"autoreset": 0, "stagger": True, "bank_size": 0, "bank_owner": 0, "scenarios": 0}
+    engine.set_task(ks.tasks.MarketMakingTask().to_params(["maker"], **common))
+    for kind in (0, 1, cuda._STEP_OF_RECORDS):
+        engine.prepare(kind)
+    assert [defines.get("KS_RECORDS") for defines in variants] == [None, None, 1]
+    assert variants[2]["KS_TASK"] == 1
+
+
 def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):
     engine, taken = open_engine(128), []
     engine.set_parameters(rows_of(ks.MarketConfig()))

@@ -112,8 +112,11 @@ struct LaneEnvironment : LaneStep {
 
   KS_ON_LANE Quote decode() {
     const Target aim = target();
+    if (has_policy(launch, 0))
+      return quote_of_policy_in_call(launch, m, 0, slot_task(), market, market.p, mids, volumes, elapsed, arrival2, aim,
+                                     market.account, market.quote, launch.bid + m * market.levels, launch.ask + m * market.levels);
     float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (task.action_type == kActionTypeContinuous) {
+    if (task.action_type == kActionTypeContinuous && !takes_records(launch)) {
 #pragma unroll
       for (int i = 0; i < kActionSize; ++i)
         if (i < launch.action_stride) action[i] = launch.actions[m * launch.action_stride + i];
@@ -152,6 +155,7 @@ struct LaneEnvironment : LaneStep {
     fundamental_before = market.fundamental;
     fresh = Quote{0, 0, 0, 0};
     if (part.plays && !ended) fresh = decode();
+    if (part.plays && ended) note_none_played(launch, m, 0);
   }
 
   // False if a market's quantities do not fit before the next auction.

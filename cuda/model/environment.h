@@ -5,6 +5,7 @@
 
 #include "model/compiled_in.cuh"
 #include "model/play_agent.h"
+#include "model/play_policy.h"
 #include "model/records.h"
 #include "model/step.h"
 
@@ -73,10 +74,11 @@ struct FeatureRows {
 // What of a decision needs indices, by slot or by level of its ladder. No part of the market: see SlotRoom (events/queues.cuh).
 template <typename Market>
 struct DecisionRoom {
-  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep;
+  static constexpr bool kMayReject = Market::kHasLadders || kMayKeep || ((kMayTakeRecords || kMayHavePolicies) && Market::kQueues);
   Account before[Market::kRoom];
+  int32_t remembers[kMayHavePolicies ? Market::kRoom : 1][kMayHavePolicies ? kPolicyWords : 1];  // of slots' policies, from now on
   Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
-  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes
+  SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes, or records have flags
 };
 
 template <typename Market>
@@ -235,10 +237,11 @@ struct ThreadEnvironment : Market {
     return liquidation_cash(this->bids(), this->asks(), levels, account(k).inventory, origin, last_tick);
   }
 
-  // Slot k's action as a quote, and in `flags` the sides that it keeps.
+  // Slot k's action as a quote, and in `flags` the sides that it keeps; or its order record and that one's flags.
   KS_ON_THREAD Quote decode(int k, OrderFlags& flags) {
     const int64_t row = first_row() + k;
     if (has_ended(k)) return Quote{0, 0, 0, 0};
+    if (takes_records(launch)) return recorded_quote(launch, role(k), row, target(k), error, flags);
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error, flags);
   }
@@ -247,7 +250,8 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_ladder(int k) {
     const int64_t row = first_row() + k;
     const int levels = this->level_count(), numbers = numbers_of_level(task, role(k));
-    const bool ended = has_ended(k), continuous = task.action_type == kActionTypeContinuous;
+    const bool ended = has_ended(k), recorded = takes_records(launch);
+    const bool continuous = task.action_type == kActionTypeContinuous && !recorded;
     const float* const action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
     const bool keeps_all = !ended && continuous && has_nan(action, levels * numbers);
     if (keeps_all) error |= kErrorNanAction;
@@ -258,7 +262,9 @@ struct ThreadEnvironment : Market {
       const Quote standing = quote(k, n);
       OrderFlags flags = keep_flags(keeps_all, keeps_all);
       Quote asked = {0, 0, 0, 0};
-      if (!ended && !keeps_all) {
+      if (!ended && recorded) {
+        asked = recorded_quote(launch, role(k), row * levels + n, left, error, flags);
+      } else if (!ended && !keeps_all) {
         asked = asked_quote(launch, own, role(k), continuous ? action + n * numbers : nullptr, row, mids[0], left, standing,
                             error, flags, n);
       }
@@ -266,6 +272,49 @@ struct ThreadEnvironment : Market {
       room.fresh[k * levels + n] = asked;
       room.records.begin(k * levels + n, flags);
     }
+  }
+
+  // What slot k's policy submits, level after level.
+  KS_ON_THREAD void decide_policy(int k) {
+    const int64_t row = first_row() + k;
+    const bool ended = has_ended(k);
+    Target left = target(k);
+    SlotOrders orders = no_orders();
+    if (!ended) {
+      const bool looks = policy_looks(launch.slot_policies[k]);
+      const PolicyMarket seen = policy_market(*this, mids, this->bids(), this->asks(), levels, looks);
+      PolicySlot slot = policy_slot(launch, slot_task(k), role(k), p, mids, volumes, elapsed, arrival2, left, account(k), row, t);
+      slot.levels = levels_of_slot();
+      for (int n = 0; n < min_of(slot.levels, kPolicyLevels); ++n) {
+        slot.standing[n] = standing(k, n);
+        if constexpr (Market::kQueues)
+          for (int side = 0; side < 2; ++side) slot.ahead[n][side] = ahead_of(k, side, n);
+      }
+      orders = orders_of_policy(launch, m, k, seen, slot, key, t, room.remembers[k]);
+    }
+    for (int n = 0; n < levels_of_slot(); ++n) {
+      OrderFlags flags = {0};
+      Quote asked = {0, 0, 0, 0};
+      if (!ended) asked = quote_of_policy(orders, n, Market::kQueues, role(k), left, standing(k, n), flags);
+      take_from(left, asked, standing(k, n), flags);
+      room.fresh[k * levels_of_slot() + n] = asked;
+      room.records.begin(k * levels_of_slot() + n, flags);
+      note_played(launch, row * levels_of_slot() + n, asked, flags);
+    }
+  }
+  // Not before, as a market whose numbers turn out not to fit decides again.
+  KS_ON_THREAD void remember_all() {
+    this->meet();  // all lanes that share the market have read what was remembered
+    for (int k = 0; k < slot_count(); ++k)
+      if (has_policy(launch, k) && !has_ended(k) && this->leads()) remember(launch, m, k, room.remembers[k]);
+  }
+  KS_ON_THREAD Quote standing(int k, int n) const {
+    if constexpr (kHasLadders) return quote(k, n);
+    else return quote(k);
+  }
+  KS_ON_THREAD int32_t ahead_of(int k, int side, int n) const {
+    if constexpr (kHasLadders) return this->ahead(k, side, n);
+    else return this->ahead(k, side);
   }
 
   // After the last decision what is left of blocks goes into the market; returns whether anything does.
@@ -318,7 +367,9 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void decode_actions(const Part&) {
     for (int k = 0; k < slot_count(); ++k) {
       room.before[k] = account(k);
-      if constexpr (kHasLadders) {
+      if (has_policy(launch, k)) {
+        decide_policy(k);
+      } else if constexpr (kHasLadders) {
         decode_ladder(k);
       } else {
         OrderFlags flags = {0};
@@ -329,6 +380,7 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD bool play(Part& part) {
+    if (kMayHavePolicies) remember_all();
     lasts = 1;
     if (decides_at_events(task)) lasts = max_of(1, min_of(task.longest, slot_task(0)->horizon - elapsed));
     int32_t most = 0;
@@ -376,10 +428,11 @@ struct ThreadEnvironment : Market {
       launch.over[row] = found.end != kEndGoesOn;
       const bool ended = had_ended[k] | (found.end != kEndGoesOn);
       set_value(k, found.value, ended);
-      all_ended &= ended;
+      all_ended &= ended || k >= ending_slots(task, slot_count());
       if (k == 0) outcome = found;
     }
     done = all_ended;
+    for (int k = ending_slots(task, slot_count()); done && k < slot_count(); ++k) launch.ended[first_row() + k] = 1;
   }
 
   KS_ON_THREAD bool all_ended() const { return done; }

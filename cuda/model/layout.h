@@ -2,7 +2,7 @@
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
 // M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos (and K * kKeepInfos
 // where actions may keep quotes, or slots have ladders), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
-// P and Q words of a market's added agents: parameters and memory.
+// P and Q words of a market's added agents: parameters and memory; U and V of its slots' policies.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -61,7 +61,7 @@ constexpr int kNarrowResting = 16383; // and what rests at a tick
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
-constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance: it was clamped
+constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance, or a record out of range: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".
@@ -201,6 +201,15 @@ struct AgentClass {
   int32_t memory;                  // place of its first word in a row of agent_memory
 };
 
+// What plays a slot in the place of its actions, a policy that a user has written (model/programs.h).
+struct SlotPolicy {
+  int64_t functions;               // PolicyFunctions of the C++ engine
+  int32_t number;                  // 1 + its place among the policies of the launch; 0: the slot has actions
+  int32_t parameters;              // place of its first parameter in a row of policy_parameters
+  int32_t memory;                  // place of its first word in a row of policy_memory,
+  int32_t words;                   // and how many
+};
+
 // The task's settings (kineticsim_env/tasks/ checks and fills them), alike for all markets; of one that differs, the largest.
 struct TaskParams {
   int32_t horizon;                 // of an episode, in what `elapsed` counts: decisions, or events
@@ -226,6 +235,7 @@ struct TaskParams {
   int32_t keep;                    // 1: actions may keep standing quotes, under continuous trading
   int32_t decide;                  // enum Decide
   int32_t longest;                 // of a decision, in what `elapsed` counts: 1, or the most events
+  int32_t learners;                // slots with whose episodes a market's ends, where policies play the others in the launch; 0: all
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit
@@ -325,7 +335,7 @@ struct Launch {
   int64_t* due;                    // [M, 4] 1 + the event at which each submission arrives, oldest first; 0: none
   int32_t* due_quotes;             // [M, 4, K, N, 4] as new_quotes
   int32_t* due_flags;              // [M, 4, K, N] as order_flags
-  // Input and output of a run.
+  // Input and output of a run; the first two of a step, too, in the place of actions.
   const int32_t* new_quotes;       // [T, M, K, N, 4] or null: standing quotes stay
   const int32_t* order_flags;      // [T, M, K, N] of these, enum OrderFlag: a bid's, and 2^8 times an ask's; or null: none
   int32_t* rejects;                // [T, M, K, N] enum Reject likewise, or null
@@ -379,6 +389,16 @@ struct Launch {
   const int32_t* bank_regime;      // [B], or null where there are no regimes
   const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
   TaskParams task;
+  // Policies of slots that users have written; U and V words of a market's: parameters and memory.
+  SlotPolicy slot_policies[32];
+  int32_t policy_parameters_stride; // rows from one market's parameters to the next: 0 or 1
+  int32_t policy_parameter_words;  // U
+  int32_t policy_memory_words;     // V
+  int32_t policy_padding;
+  const int32_t* policy_parameters; // [M, U] or [1, U]
+  int32_t* policy_memory;          // [M, V]
+  int32_t* played_quotes;          // [M, K, N, 4] what slots with policies have submitted, or null,
+  int32_t* played_flags;           // [M, K, N] and its flags
   Rollout rollout;
 };
 

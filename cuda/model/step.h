@@ -7,6 +7,7 @@
 
 #include "model/auction.h"
 #include "model/compiled_in.cuh"
+#include "model/play_policy.h"
 #include "model/tasks.h"
 
 namespace ks {
@@ -35,12 +36,38 @@ KS_RULE Quote asked_quote(const Launch& launch, const TaskParams& task, int32_t 
              ? decode_continuous(task, role, action, mid2, target, standing, error, kept)
              : decode_discrete(task, role, launch.choices[row], mid2, target, error, kept, level);
 }
-// The same as a quote that the slot may have, in a call, where nothing is kept.
+// The same, or its order record, as a quote that the slot may have, in a call, where nothing is kept.
 KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int32_t role, const MarketParams& p,
                               const float* action, int64_t row, int32_t mid2, const Target& target,
                               const Quote& standing, int64_t inventory, int32_t& error) {
-  OrderFlags kept = {0};
-  return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error, kept), inventory, p);
+  OrderFlags flags = {0};
+  const Quote asked = takes_records(launch)
+                          ? recorded_quote(launch, role, row, target, error, flags)
+                          : asked_quote(launch, task, role, action, row, mid2, target, standing, error, flags);
+  return apply_pre_trade_limits(asked, inventory, p);
+}
+
+// The same of a slot's policy, in a call; by one thread, which keeps what it remembers. `bids` and `asks` are the market's book.
+KS_RULE Quote quote_of_policy_in_call(const Launch& launch, int64_t m, int k, const TaskParams& task, const MarketNumbers& market,
+                                      const MarketParams& p, const int32_t* mids, const int32_t* volumes, int32_t elapsed,
+                                      int32_t arrival2, const Target& target, const Account& account, const Quote& standing,
+                                      const int32_t* bids, const int32_t* asks) {
+  const int64_t row = m * launch.slots + k;
+  const int32_t role = role_of(launch, k);
+  const PolicyMarket seen = policy_market(market, mids, bids, asks, launch.levels, policy_looks(launch.slot_policies[k]));
+  PolicySlot slot = policy_slot(launch, task, role, p, mids, volumes, elapsed, arrival2, target, account, row, market.t);
+  slot.levels = 1, slot.standing[0] = standing;
+  int32_t remembers[kPolicyWords];
+  const SlotOrders orders = orders_of_policy(launch, m, k, seen, slot, market.key, market.t, remembers);
+  remember(launch, m, k, remembers);
+  OrderFlags flags = {0};
+  const Quote asked = quote_of_policy(orders, 0, false, role, target, standing, flags);
+  note_played(launch, row, asked, flags);
+  return apply_pre_trade_limits(asked, account.inventory, p);
+}
+// What is noted of a slot with a policy that has ended.
+KS_RULE void note_none_played(const Launch& launch, int64_t m, int k) {
+  if (has_policy(launch, k)) note_played(launch, m * launch.slots + k, Quote{0, 0, 0, 0}, {0});
 }
 
 // The most auctions after those of a decision in which what is left of blocks is executed; `elapsed` counts the decision.

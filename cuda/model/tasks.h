@@ -94,6 +94,17 @@ KS_RULE bool may_keep(const TaskParams& task) { return kMayKeep && task.keep != 
 constexpr bool kMayDecideAtEvents = KS_DECIDE != 0;
 KS_RULE bool decides_at_events(const TaskParams& task) { return kMayDecideAtEvents && task.decide != kDecideInterval; }
 
+// Whether a step may be given order records in the place of actions, likewise.
+#ifndef KS_RECORDS
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_RECORDS 0
+#else
+#define KS_RECORDS 1
+#endif
+#endif
+constexpr bool kMayTakeRecords = KS_RECORDS != 0;
+KS_RULE bool takes_records(const Launch& launch) { return kMayTakeRecords && launch.new_quotes != nullptr; }
+
 KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
 
 // How many numbers of a continuous action are of one level of a slot's ladder: what it quotes, and what it keeps.
@@ -169,6 +180,29 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
   }
   int32_t qty = order % 2 ? task.max_qty : (task.max_qty + 1) / 2;
   return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2] - level, at_most(qty, target.remaining));
+}
+
+// An order record as its slot may have it: what is out of range is cut, and of who has a block or a target to what is left of it, on its
+// side. What is a matter of an action's form, `max_offset` and `max_qty`, does not bind it; pre-trade limits do, later.
+KS_RULE Quote admitted_record(const Quote& asked, int32_t role, const Target& target, int32_t& error, OrderFlags& flags) {
+  const int32_t bid_price = clamp_to(asked.bid_price, -kMaxPrice, kMaxPrice);
+  const int32_t ask_price = clamp_to(asked.ask_price, -kMaxPrice, kMaxPrice);
+  int32_t bid_qty = clamp_to(asked.bid_qty, 0, kMaxQuoteQty), ask_qty = clamp_to(asked.ask_qty, 0, kMaxQuoteQty);
+  if (bid_price != asked.bid_price || ask_price != asked.ask_price || bid_qty != asked.bid_qty || ask_qty != asked.ask_qty)
+    error |= kErrorActionRange;
+  if (role == kRoleNoise || role == kRoleExecutor) {
+    bid_qty = target.side > 0 ? at_most(bid_qty, target.remaining) : 0;
+    ask_qty = target.side < 0 ? at_most(ask_qty, target.remaining) : 0;
+    flags.word &= target.side > 0 ? 0xff | kOrderFlagKeep << 8 : 0xff00 | kOrderFlagKeep;  // no order there, but as an action keeps
+  }
+  return {bid_qty > 0 ? bid_price : 0, bid_qty, ask_qty > 0 ? ask_price : 0, ask_qty};
+}
+// That of a level of a slot, at `place` among all levels of all slots.
+KS_RULE Quote recorded_quote(const Launch& launch, int32_t role, int64_t place, const Target& target, int32_t& error,
+                             OrderFlags& flags) {
+  const int32_t* const q = launch.new_quotes + 4 * place;
+  flags = {launch.order_flags ? launch.order_flags[place] : 0};
+  return admitted_record({q[0], q[1], q[2], q[3]}, role, target, error, flags);
 }
 
 // What levels of a ladder leave to those behind them of what there is to trade: this one asks for a quote, or keeps what stands.

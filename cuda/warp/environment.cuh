@@ -125,6 +125,18 @@ struct EnvironmentTile {
     return fresh;
   }
 
+  // What this lane's slot's policy submits, within the pre-trade limits.
+  __device__ __forceinline__ Quote decide() const {
+    const TileMarket& state = markets[slot_market];
+    const int64_t m = first + slot_market;
+    const MarketNumbers numbers = {state.prev_mid2, state.last_tick, state.origin, launch.fundamental_price[m], 0, state.key, state.t};
+    const Account account = {launch.cash[slot_row()], inventory, launch.fees[slot_row()]};
+    return quote_of_policy_in_call(launch, m, k, my_task(), numbers, params_of(slot_market), state.mid_history + 1,
+                                   state.volume_history + 1, state.elapsed, state.arrival2,
+                                   target(state, state.mid_history + 1, k, inventory), account, standing,
+                                   launch.bid + m * launch.levels, launch.ask + m * launch.levels);
+  }
+
   // The features that all slots of a market share, one per lane, to `out` and (not null) to `copy`.
   __device__ __forceinline__ void write_market_features(const Market& market, int i, float* out, float* copy) const {
     const TileMarket& state = markets[i];
@@ -386,7 +398,7 @@ struct EnvironmentTile {
         copy_ahead(&row.fees, launch.fees + slot_row());
         copy_ahead(&row.prev_value, launch.prev_value + slot_row());
       }
-      if (steps && task.action_type == kActionTypeContinuous) action = read_action();
+      if (steps && task.action_type == kActionTypeContinuous && !takes_records(launch)) action = read_action();
     }
     copies_done();
   }
@@ -432,8 +444,12 @@ struct EnvironmentTile {
 
   __device__ __forceinline__ void decode_actions(const Part&) {
     if (is_in(playing) && !ended_before) {
-      const Quote fresh = decode(markets[slot_market], standing, inventory, action);
-      if (keeps_slot()) my_slot().fresh = fresh;
+      const bool has = has_policy(launch, k);
+      if (has && keeps_slot()) my_slot().fresh = decide();
+      const Quote fresh = has ? Quote{0, 0, 0, 0} : decode(markets[slot_market], standing, inventory, action);
+      if (!has && keeps_slot()) my_slot().fresh = fresh;
+    } else if (is_in(playing) && keeps_slot()) {
+      note_none_played(launch, first + slot_market, k);
     }
     __syncwarp();
   }
@@ -494,10 +510,12 @@ struct EnvironmentTile {
     end = outcome.end;
     __syncwarp();
     if (part.plays) done = all_ended();
+    if (kMayHavePolicies && part.plays && done) my_market().ended = (slots < 32 ? 1u << slots : 0u) - 1u;
   }
   __device__ __forceinline__ bool all_ended() const {
-    const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
-    return my_market().ended == market_slots;
+    const int count = ending_slots(task, slots);
+    const unsigned market_slots = (count < 32 ? 1u << count : 0u) - 1u;
+    return (my_market().ended & market_slots) == market_slots;
   }
 
   // Features are written where their inputs are at hand: the book's in play_market, slots' own in score.

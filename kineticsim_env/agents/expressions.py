@@ -54,7 +54,9 @@ class Expressions:
         self.called = 0  # characters of the functions that are called
         self.chains = 0  # numbers in the middle of comparisons, which have names of their own
         self.has: set[str] = set() if trader else set(source.arguments)  # local names that have a value here
-        self.market, self.own, self.draw = source.arguments if trader else ("", "", "")
+        named = dict(zip(self.words.arguments, source.arguments, strict=True)) if trader else {}
+        self.market, self.slot = named.get("market", ""), named.get("slot", "")
+        self.own, self.draw = named.get("own", ""), named.get("draw", "")
         self._writers: dict[type[ast.expr], Callable[[Any], str]] = {
             ast.Constant: lambda node: self.literal(node, node.value),
             ast.Name: self._name, ast.Attribute: self.attribute, ast.UnaryOp: self._unary, ast.BinOp: self._binary,
@@ -119,7 +121,7 @@ class Expressions:
 
     def is_argument(self, node: ast.expr, name: str) -> bool:
         """Return whether an expression is that argument of a trader."""
-        return isinstance(node, ast.Name) and self.trader and node.id == name
+        return isinstance(node, ast.Name) and self.trader and bool(name) and node.id == name
 
     def local(self, name: str) -> str:
         """Return how a local name is spelled."""
@@ -143,6 +145,10 @@ class Expressions:
             if node.attr in self.words.prices:
                 self.refuse(node, f"got {self.source.quote(node)} without a call; write {self.market}.{node.attr}(...)")
             return f"market.{self._known(node, self.words.seen, 'a market')}"
+        if self.is_argument(node.value, self.slot):
+            if node.attr in self.words.of_slot:
+                self.refuse(node, f"got {self.source.quote(node)} without a call; write {self.slot}.{node.attr}(...)")
+            return f"slot.{self._known(node, self.words.slot, 'a slot')}"
         if self.is_argument(node.value, self.own):
             return f"own.{own_in_cpp(self._known(node, self.words.parameters | self.words.memory, 'this trader'))}"
         if self.is_argument(node.value, self.draw):
@@ -214,6 +220,11 @@ class Expressions:
                 self.refuse(node, f"calls {said}, which is a number; write it without ()")
             name = self._known(node.func, self.words.prices, "a market")
             return f"market.{name}({', '.join(self._numbers(node, self.words.prices[name]))})"
+        if isinstance(node.func, ast.Attribute) and self.is_argument(node.func.value, self.slot):
+            if node.func.attr in self.words.slot:
+                self.refuse(node, f"calls {said}, which is a number; write it without ()")
+            name = self._known(node.func, self.words.of_slot, "a slot")
+            return f"slot.{name}({', '.join(self._numbers(node, self.words.of_slot[name]))})"
         if isinstance(node.func, ast.Attribute) and self.is_argument(node.func.value, self.draw):
             return self._drawn(node, self._known(node.func, self.words.draws, "a draw"))
         if isinstance(node.func, ast.Name) and node.func.id in self.source.locals:
@@ -223,8 +234,10 @@ class Expressions:
             return self._least_or_most(node, f"{called.__name__}_of")
         if called is abs:
             return f"agent::absolute({self._numbers(node, 1)[0]})"
-        if called is self.words.order or called is self.words.no_order:
-            self.refuse(node, "makes an order that is not returned; write return ks.order(...)")
+        makers = (self.words.order, self.words.no_order, self.words.quote, self.words.quotes, self.words.keep)
+        if called is not None and any(called is maker for maker in makers):
+            instead = "return ks.order(...)" if self.words.quote is None else "return ks.quote(...)"
+            self.refuse(node, f"makes an order that is not returned; write {instead}")
         if not inspect.isfunction(called):
             self.refuse(node, f"expected calls of min, max, abs and functions of whole numbers, got {said}")
         return self._own_function(node, called)

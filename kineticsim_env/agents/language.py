@@ -38,11 +38,13 @@ class Program:
             `order_of(side, tick, quantity, marketable)` and `no_order()`, which return an `Order`.
         play: The Python function on `Int32`, called with objects that have the vocabulary's names. They may hold and
             return plain whole numbers; what is written to memory, and handed to methods and orders, is `Int32`.
+        levels: Of a policy, the most that its ladder has.
     """
 
     name: str
     text: str
     play: Callable[..., Any]
+    levels: int = 0
 
 
 def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
@@ -51,7 +53,7 @@ def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
     Constants and functions of its surroundings are taken as they are now; later changes to them have no effect.
 
     Args:
-        function: A plain Python function of three arguments, whose source can be read.
+        function: A plain Python function of three arguments, of a policy four, whose source can be read.
         vocabulary: What it can name.
 
     Raises:
@@ -61,7 +63,7 @@ def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
     library = Library(vocabulary)
     trader = Translation(library, Source(function), trader=True, depth=0).read(function)
     text = "\n".join(each.text for each in library.known.values())
-    return Program(trader.name, text, _on_int32(library, trader))
+    return Program(trader.name, text, _on_int32(library, trader), library.levels)
 
 
 def _on_int32(library: Library, trader: FunctionRead) -> Callable[..., Any]:
@@ -70,7 +72,8 @@ def _on_int32(library: Library, trader: FunctionRead) -> Callable[..., Any]:
         OnInt32(library, each.source, trader=each is trader).function(each.name) for each in library.known.values()
     ]
     words = library.vocabulary
-    given = {"Int32": Int32, "truth": truth, "order": words.order, "no_order": words.no_order}
+    given: dict[str, Any] = {"Int32": Int32, "truth": truth, "order": words.order, "no_order": words.no_order}
+    given |= {"quote": words.quote, "quotes": words.quotes, "keep": words.keep}
     given |= {each.__name__: each for each in (min, max, abs, range, map)}
     names = {of_ours(each): value for each, value in given.items()}
     module = ast.fix_missing_locations(ast.Module(body=[*definitions], type_ignores=[]))

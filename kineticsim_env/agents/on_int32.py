@@ -105,8 +105,9 @@ class OnInt32(ast.NodeTransformer):
         value, words = self.source.outer(node), self.library.vocabulary
         if isinstance(value, float):
             return ast.Constant(value=float(value))
-        if value is words.order or value is words.no_order:
-            name = "order" if value is words.order else "no_order"
+        ours = {word: getattr(words, word) for word in ("order", "no_order", "quote", "quotes", "keep")}
+        if known := [word for word, function in ours.items() if value is not None and value is function]:
+            name = known[0]
         else:
             name = self.library.known[value].name if value in self.library.known else value.__name__
         return ast.Name(id=of_ours(name), ctx=ast.Load())

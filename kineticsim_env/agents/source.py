@@ -11,6 +11,7 @@ import ast
 import builtins
 import dataclasses
 import dis
+import enum
 import inspect
 import numbers
 import operator
@@ -104,12 +105,13 @@ class Source:
     # What names stand for --------------------------------------------------------------------------------------------
 
     def outer(self, node: ast.AST) -> Any:
-        """Return what a name of the surroundings, or an attribute of a module there, stands for; else None."""
+        """Return what a name of the surroundings stands for, or an attribute of a module or enum there; else None."""
         if isinstance(node, ast.Name):
             return None if node.id in self.locals else self._around.get(node.id)
         if isinstance(node, ast.Attribute):
-            module = self.outer(node.value)
-            return getattr(module, node.attr, None) if inspect.ismodule(module) else None
+            around = self.outer(node.value)
+            of_numbers = isinstance(around, type) and issubclass(around, (enum.IntEnum, enum.IntFlag))
+            return getattr(around, node.attr, None) if inspect.ismodule(around) or of_numbers else None
         return None
 
     def outer_number(self, node: ast.AST) -> int | None:
@@ -154,6 +156,7 @@ class Library:
     # those that are read, in the order of their texts
     known: dict[Any, FunctionRead] = dataclasses.field(default_factory=dict)
     within: list[Any] = dataclasses.field(default_factory=list)  # those that are being read
+    levels: int = 0  # the most that a policy's ladder has
 
 
 def _instructions(code: types.CodeType) -> list[Any]:

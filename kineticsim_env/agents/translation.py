@@ -8,10 +8,14 @@ from typing import Any
 from kineticsim_env.agents.expressions import Expressions
 from kineticsim_env.agents.source import FunctionRead, Library, Source
 from kineticsim_env.agents.vocabulary import function_in_cpp, local_in_cpp
+from kineticsim_env.runtime import layout
 
 MOST_TEXT = 20_000  # characters of C++ with functions in the place of their calls: seconds for a compiler
 _TRADER = "const Market& market, Own& own, const Draw& draw"
+_POLICY = "const Market& market, const Slot& slot, Own& own, const Draw& draw"
 _ORDER = ("side", "tick", "quantity", "marketable")
+_QUOTE = ("bid", "bid_qty", "ask", "ask_qty", "bid_flags", "ask_flags")
+MOST_LEVELS = layout.CONSTANTS["kMaxOrdersPerSide"]  # of a policy's ladder
 
 
 class Translation(Expressions):
@@ -21,9 +25,10 @@ class Translation(Expressions):
         said = source.tree.args
         if said.vararg or said.kwarg or said.kwonlyargs or said.defaults or said.posonlyargs:
             source.refuse(source.tree, "expected plain names, got *, ** or a default among the arguments")
-        if trader and len(source.arguments) != 3:
-            count = len(source.arguments)
-            source.refuse(source.tree, f"expected three arguments, market, own, draw, got {count}")
+        names = library.vocabulary.arguments
+        if trader and len(source.arguments) != len(names):
+            count, said = len(source.arguments), {3: "three", 4: "four"}[len(names)]
+            source.refuse(source.tree, f"expected {said} arguments, {', '.join(names)}, got {count}")
         super().__init__(library, source, trader=trader, depth=depth)
         self.loops = 0
 
@@ -51,7 +56,8 @@ class Translation(Expressions):
 
     def function(self, name: str, body: str) -> str:
         """Return the whole definition."""
-        takes = _TRADER if self.trader else ", ".join(f"int32_t {self.local(each)}" for each in self.source.arguments)
+        said = _TRADER if self.words.quote is None else _POLICY
+        takes = said if self.trader else ", ".join(f"int32_t {self.local(each)}" for each in self.source.arguments)
         return f"KS_RULE {'Order' if self.trader else 'int32_t'} {name}({takes}) {{\n{body}}}\n"
 
     def length(self, text: str) -> int:
@@ -158,7 +164,7 @@ class Translation(Expressions):
         return f"for (int32_t {counter} = 0; {counter} < {len(turns)}; ++{counter}) {{\n  {here}\n{body}}}"
 
     def order(self, node: ast.expr | None) -> str:
-        """Return what a trader returns."""
+        """Return what a trader, or a policy, returns."""
         if node is None or (isinstance(node, ast.Constant) and node.value is None):
             return "no_order()"
         if isinstance(node, ast.IfExp):
@@ -166,18 +172,47 @@ class Translation(Expressions):
             text = f"({self.number(node.test)} ? {self.order(node.body)} : {self.order(node.orelse)})"
             self.depth -= 1
             return text
+        if self.words.quote is not None:
+            return self.orders(node)
         made = self.source.outer(node.func) if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or (made is not self.words.order and made is not self.words.no_order):
             self.refuse(node, f"returns {self.source.quote(node)}; return ks.order(...) or ks.no_order()")
         if made is self.words.no_order:
             return "no_order()" if not (node.args or node.keywords) else self.refuse(node, "got numbers for no order")
-        given = dict(zip(_ORDER, node.args, strict=False))
-        for keyword in node.keywords:
-            if keyword.arg not in _ORDER or keyword.arg in given:
-                self.refuse(node, f"expected {', '.join(_ORDER)}, each once, got {keyword.arg or '**'!r} in an order")
-            given[keyword.arg] = keyword.value
-        if len(node.args) > len(_ORDER):
-            self.refuse(node, f"expected {', '.join(_ORDER)}, got {len(node.args)} numbers in an order")
+        given = self._given(node, _ORDER, "an order")
         if not set(_ORDER[:3]) <= set(given):
             self.refuse(node, "got an order without side, tick and quantity; write ks.order(side, tick, quantity)")
         return f"order_of({', '.join(self.number(given[name]) if name in given else '0' for name in _ORDER)})"
+
+    def orders(self, node: ast.expr) -> str:
+        """Return what a policy returns: a ladder of levels, what keeps all, or nothing."""
+        made = self.source.outer(node.func) if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or made is None:
+            self.refuse(node, f"returns {self.source.quote(node)}; return ks.quote(...), ks.quotes(...) or ks.keep()")
+        if made is self.words.keep or made is self.words.no_order:
+            if node.args or node.keywords:
+                self.refuse(node, f"expected nothing in {self.source.quote(node.func)}(), got numbers")
+            return "keep_orders()" if made is self.words.keep else "no_order()"
+        levels = node.args if made is self.words.quotes else [node]
+        if node.keywords and made is self.words.quotes or not 1 <= len(levels) <= MOST_LEVELS:
+            self.refuse(node, f"expected 1 to {MOST_LEVELS} levels in ks.quotes(ks.quote(...), ...)")
+        self.library.levels = max(self.library.levels, len(levels))
+        return f"orders_of({', '.join(map(self.level, levels))})"
+
+    def level(self, node: ast.expr) -> str:
+        """Return a level of a ladder."""
+        if not isinstance(node, ast.Call) or self.source.outer(node.func) is not self.words.quote:
+            self.refuse(node, f"got {self.source.quote(node)} as a level; write ks.quote(...)")
+        given = self._given(node, _QUOTE, "a quote")
+        return f"level_of({', '.join(self.number(given[name]) if name in given else '0' for name in _QUOTE)})"
+
+    def _given(self, node: ast.Call, names: tuple[str, ...], what: str) -> dict[str, ast.expr]:
+        """Return the arguments of what makes orders, by name."""
+        given = dict(zip(names, node.args, strict=False))
+        for keyword in node.keywords:
+            if keyword.arg not in names or keyword.arg in given:
+                self.refuse(node, f"expected {', '.join(names)}, each once, got {keyword.arg or '**'!r} in {what}")
+            given[keyword.arg] = keyword.value
+        if len(node.args) > len(names):
+            self.refuse(node, f"expected {', '.join(names)}, got {len(node.args)} numbers in {what}")
+        return given

@@ -46,6 +46,19 @@ class Vocabulary:
     chances: frozenset[str]  # those of them whose argument is a probability from 0 to 1, or a whole number of 2^-24
     order: Callable[..., Any]  # the function that makes an order: side, tick, quantity, marketable
     no_order: Callable[..., Any]  # the function that makes none
+    # Of a policy of a slot, whose function has one argument more: names that this one has, all whole numbers; its
+    # methods, with how many whole numbers each takes; and functions that make a level, a ladder of levels, and what
+    # keeps all that stands.
+    slot: frozenset[str] = frozenset()
+    of_slot: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    quote: Callable[..., Any] | None = None
+    quotes: Callable[..., Any] | None = None
+    keep: Callable[..., Any] | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the function's arguments are called in messages."""
+        return ("market", "own", "draw") if self.quote is None else ("market", "slot", "own", "draw")
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain words."""

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
+from kineticsim_env.engines.slot_policies import SlotPolicies, placed
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import ROLES, action_form
 
@@ -51,6 +53,8 @@ class Engine:
         tables = ("bank_scalars", "scenario_params", "scenario_thresholds", "scenario_values")
         self._tables = dict.fromkeys(tables, 0)  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
+        self.slot_policies: SlotPolicies | None = None
+        self._former_policies: list[SlotPolicies | None] = []  # whose tensors captured CUDA graphs may still hold on to
         self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
 
@@ -65,6 +69,10 @@ class Engine:
         places = sorted((self._bound[name], tensor.nbytes) for name, tensor in self._tensors.items() if tensor.nbytes)
         self._starts = [start for start, _ in places]
         self._ends = [start + size for start, size in places]
+
+    def bound(self, name: str) -> torch.Tensor:
+        """Return the tensor that is bound to a field of `struct Launch`, live."""
+        return self._tensors[name]
 
     def watch(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """From now on check that these tensors keep their addresses and sizes."""
@@ -142,7 +150,8 @@ class Engine:
     def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         if not self._fits_task:
             raise RuntimeError("the scenarios or warm starts were replaced without their task; use env.set_scenarios")
-        if mode == ENV_STEP and tensors.get(self._input) is None:
+        given = tensors.get("new_quotes") is not None or tensors.get(self._input) is not None
+        if mode == ENV_STEP and not given and not self._policies_play_all():
             raise ValueError(f"{self._input}: expected a tensor, as the action type asks for, got None")
 
     def _checked(self, name: str, tensor: torch.Tensor, decisions: int, auctions: int) -> torch.Tensor:
@@ -233,6 +242,18 @@ class Engine:
     def set_agent_parameters(self, table: np.ndarray) -> None:
         """Take over their parameters, int32 `[1, P]` or `[M, P]`, with the next `set_parameters`."""
         raise NotImplementedError
+
+    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+        """Let policies play slots from now on, in the place of their actions; other slots have actions."""
+        made = placed(policies, self._sizes, self.device) if policies else None
+        self._former_policies.append(self.slot_policies)
+        self.slot_policies = made
+        if made is not None:
+            self.bind(made.tensors)
+
+    def _policies_play_all(self) -> bool:
+        """Return whether no slot has actions."""
+        return self.slot_policies is not None and len(self.slot_policies.places) == self._sizes["K"]
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MAX_ORIGIN
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESET
@@ -39,6 +40,15 @@ class CpuEngine(NativeEngine):
         super().set_agents(groups)
         for number, address in enumerate(found):
             self._struct.agents[number].functions = address
+
+    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+        """See `Engine.set_slot_policies`; compiles policies that this process has not seen."""
+        super().set_slot_policies(policies)
+        if self.slot_policies is None:
+            return
+        found = agent_library.policy_functions(self.slot_policies.different)
+        for slot, place in self.slot_policies.places.items():
+            self._struct.slot_policies[slot].functions = found[place.number - 1]
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         self._safe_auctions = 0

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.agents import programs
+from kineticsim_env.agents.policies import ProgramPolicy, text_of_policies
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN
@@ -19,7 +20,8 @@ from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
-_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own,
+# Beside the modes of a launch: runs that record further series, and steps of order records, have kernels of their own,
+_SERIES_RUN, _STEP_OF_RECORDS = -1, 99
 _ROLLOUTS = 100  # and so has, from this number on, each shape of a policy's network
 
 
@@ -42,7 +44,8 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
-        self._agents_text = ""  # what kernels include, where users have added agents
+        self._agents_text = ""  # what kernels include, where users have added agents,
+        self._policies_text = ""  # and where policies of theirs play slots
         self._policies: list[
             tuple[Mapping[str, int | str], int]
         ] = []  # definitions of kernels with policies inside, and words
@@ -70,6 +73,12 @@ class CudaEngine(NativeEngine):
         super().set_agents(groups)
         if self._struct.added_agents:
             self._agents_text = programs.text_of_all([group.kind for group in groups])
+
+    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+        """See `Engine.set_slot_policies`; kernels are compiled with the text of the policies."""
+        super().set_slot_policies(policies)
+        self._policies_text = text_of_policies(self.slot_policies.different) if self.slot_policies else ""
+        self._plans = {mode: plan for mode, plan in self._plans.items() if mode <= 0}
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options, or without levers, is used while no market has any."""
@@ -180,12 +189,14 @@ class CudaEngine(NativeEngine):
             "KS_SLOTS": 3 if self._sizes["K"] and self._struct.orders_per_side > 1 else min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
+            **({"KS_PROGRAMS": 1} if mode > 0 and self._policies_text else {}),
             **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
             **({"KS_SCENARIOS": 1} if mode > 0 and "scenario_thresholds" in self._tensors else {}),
             **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
+            **({"KS_RECORDS": 1} if mode == _STEP_OF_RECORDS else {}),
             **({"KS_KEEP": 1} if mode > 0 and self._task.get("keep", 0) else {}),
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
@@ -209,7 +220,8 @@ class CudaEngine(NativeEngine):
             defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
             build.begin_operators()  # which are needed soon, while the kernel is compiled
-            text = {"agents": self._agents_text} if self._agents_text else {}
+            included = self._agents_text + (self._policies_text if mode > 0 else "")
+            text = {"agents": included} if included else {}
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines, **text)
             if mode > 0:
                 self._struct.tile = plan.tile
@@ -230,6 +242,8 @@ class CudaEngine(NativeEngine):
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
         kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
+        if mode == ENV_STEP and self._struct.new_quotes:
+            kind = _STEP_OF_RECORDS
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
         stream = private_torch.current_raw_stream(self._index)
         if private_torch.current_device() == self._index:

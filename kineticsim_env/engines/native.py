@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.agents import AgentGroup
@@ -70,6 +71,19 @@ class NativeEngine(Engine):
             for name in layout.AGENT_CLASS_FIELDS:
                 if hasattr(group, name):
                     setattr(self._struct.agents[number], name, getattr(group, name))
+
+    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+        super().set_slot_policies(policies)
+        made = self.slot_policies
+        self._launchers = {}
+        for slot in range(self._sizes["K"]):
+            place = made.places.get(slot) if made else None
+            for name in ("number", "parameters", "memory", "words"):
+                setattr(self._struct.slot_policies[slot], name, getattr(place, name) if place else 0)
+        if made:
+            table, memory = made.tensors["policy_parameters"], made.tensors["policy_memory"]
+            self._struct.policy_parameters_stride = int(len(table) > 1)
+            self._struct.policy_parameter_words, self._struct.policy_memory_words = table.shape[1], memory.shape[1]
 
     def set_agent_parameters(self, table: np.ndarray) -> None:
         self._agent_table = table

@@ -14,6 +14,7 @@ import torch
 from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import SAME_STEP
+from kineticsim_env.runtime.orders import OrderRecords
 
 
 class BatchResults:
@@ -86,7 +87,9 @@ class BatchResults:
         Raises:
             TypeError, ValueError: Where such a program cannot play the step.
         """
-        if self._core.own is not None:
+        if isinstance(actions, OrderRecords):
+            raise TypeError("actions: expected no order records where torch compiles the step, got some")
+        if self._core.own is not None or self._core.programs:
             raise TypeError(
                 "step: expected built-in rewards and no opponents in a compiled program, got custom reward, features, "
                 "terminate or opponents; capture the step in a CUDA graph, or compile your functions"

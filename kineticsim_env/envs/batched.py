@@ -21,6 +21,7 @@ from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
 from kineticsim_env.envs.own_functions import roles_in
+from kineticsim_env.envs.records import are_records, joined
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.roles import action_length
@@ -159,7 +160,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         """Play one decision of all learners of all markets.
 
         Args:
-            actions: For each role float32 `[M, n, A]` in [-1, 1], or int64 `[M, n]`, on `device`, or NumPy.
+            actions: For each role float32 `[M, n, A]` in [-1, 1], or int64 `[M, n]`, on `device`, or NumPy; or of
+                all roles `ks.OrderRecords`.
 
         Returns:
             By role: observations float32 `[M, n, F]`, rewards float32 `[M, n]`, terminated and truncated bool `[M, n]`;
@@ -179,11 +181,22 @@ class BatchedParallelEnv(BaseMarketEnv):
             raise ValueError(
                 f"actions: expected one entry for each of {list(self.groups)}, got missing or unknown roles {odd}"
             )
+        if are_records(actions):
+            parts = [
+                (f"actions[{role!r}]", slots, actions[role], (self.num_envs, slots.stop - slots.start))
+                for role, slots in self.groups.items()
+            ]
+            self.core.step_records(**joined(self.core, parts))
+            return self._results()
         for role, rows in self._given.items():
             limit, name = self._limits[role], f"actions[{role!r}]"
             rows.copy_(check_actions(actions[role], rows.shape, self.core.device, limit, name))
         if self.core.own is not None or not self.core.eager.step(self._rows):
             self.core.step(**self._input)
+        return self._results()
+
+    def _results(self) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
+        """Return what a step returns."""
         torch.logical_not(self._ended, out=self._active)
         live = {"observation": self._observation, "reward": self._reward, "terminated": self._terminated}
         live |= {"truncated": self._truncated, **self._of_next_decision()}

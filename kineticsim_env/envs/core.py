@@ -15,11 +15,12 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.live_task import LiveTask
-from kineticsim_env.envs.opponents import Opponents
+from kineticsim_env.envs.opponents import Opponents, programs_of
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.scenario_weights import check_scenario
@@ -27,6 +28,8 @@ from kineticsim_env.envs.settings import DISABLED, EnvSettings
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
+from kineticsim_env.runtime.orders import OrderRecords, records_of
+from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import WHOLE, Task, observation_size
 
@@ -101,8 +104,25 @@ class EnvCore:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else self._make_own(settings.own)
         self.opponents = None
-        if settings.opponent_slots:
+        self._make_rows()
+        if self.programs:
+            self.set_slot_policies(self.programs)
+        elif settings.opponent_slots:
             self.opponents = Opponents(settings.opponent_slots, self.simulator, self.roles, task, self.seen_by_opponent)
+
+    @property
+    def programs(self) -> dict[int, ProgramPolicy]:
+        """The opponents that are programs, by slot."""
+        return programs_of(self.settings.opponent_slots)
+
+    @torch.inference_mode(False)
+    def _make_rows(self) -> None:
+        """Make room for the learner's actions beside those of slots that programs play, which nobody looks at."""
+        task, shape = self.task, (self.simulator.num_markets, len(self.roles))
+        discrete = bool(task.num_choices(self.roles[0]))
+        width = () if discrete else (action_length(task.keep, task.orders_per_side),)
+        dtype = torch.int64 if discrete else torch.float32
+        self._rows = torch.zeros((*shape, *width), dtype=dtype, device=self.device) if self.programs else None
 
     def _make_own(self, own: Own) -> OwnStep:
         return OwnStep(own, self.settings, self.simulator, self.tensors, self.roles, self.observation_size)
@@ -261,15 +281,15 @@ class EnvCore:
 
         Axes of length 1 may be missing, as only the memory is handed on.
         """
-        self._check_open("step")
-        if self._validate:
-            self.check_errors()
-        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
-            market = int(np.argmax(self._done))
-            raise gym.error.ResetNeeded(
-                f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
-            )
+        self._check_plays()
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
+        if self._rows is not None:
+            ((name, tensor),) = given.items()
+            size = tensor.numel() // len(self._rows)
+            self._rows.view(len(self._rows), len(self.roles), -1)[:, 0, :size] = tensor.view(len(self._rows), size)
+            given[name] = self._rows
+            if self.own is None and self._engine.step_at_once(self._rows):
+                return
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
@@ -284,6 +304,29 @@ class EnvCore:
             self.opponents.follow()
 
     @one_at_a_time
+    def step_records(self, new_quotes: torch.Tensor, order_flags: torch.Tensor | None = None) -> None:
+        """Play one decision with checked order records of all slots, in the shapes of `struct Launch` where T is 1."""
+        self._check_plays()
+        if self.opponents is not None:
+            raise TypeError("actions: expected actions in an environment with opponents, got order records")
+        if self.own is not None:
+            self.own.begin()
+        self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, new_quotes=new_quotes, order_flags=order_flags)
+        if self.own is not None:
+            self.own.finish()
+
+    def _check_plays(self) -> None:
+        """Raise where no step can be played now."""
+        self._check_open("step")
+        if self._validate:
+            self.check_errors()
+        if self._done is not None and self.autoreset == DISABLED and not self.lets_stand and self._done.any():
+            market = int(np.argmax(self._done))
+            raise gym.error.ResetNeeded(
+                f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
+            )
+
+    @one_at_a_time
     def roll_out(
         self,
         policy: Mapping[str, int | str],
@@ -294,6 +337,29 @@ class EnvCore:
         """Play decisions whose actions a policy chooses within the launch; see `CudaEngine.roll_out`."""
         self._check_open("rollout")
         self._engine.roll_out(policy, decisions, self.auctions_per_step, fields, given)
+
+    def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
+        """Let programs play slots, by their numbers, in the launch; the others have actions as before.
+
+        What there was remembered is lost. `played` has what they submit.
+
+        Raises:
+            ValueError: If a ladder has more levels than the market's, or parameters are of another number of markets.
+        """
+        self._engine.set_slot_policies(policies)
+        self.live_task.prepare_step()
+
+    @property
+    def played(self) -> OrderRecords:
+        """What slots with policies submitted in the last decision, of all slots `[M, K, ...]`, live; others have zeros.
+
+        A step of it, `[M]` of the one slot or `[M, n]` of all by role, is the step that was played.
+        """
+        found = self._engine.slot_policies
+        if found is None:
+            raise ValueError("played: expected slots with policies, got none")
+        quotes, word = found.tensors["played_quotes"], found.tensors["played_flags"]
+        return OrderRecords(records_of(quotes, word) if self.config.is_continuous else quotes)
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
@@ -319,6 +385,11 @@ class EnvCore:
         for name, tensor in self.tensors.items():
             clone.tensors[name].copy_(tensor)
         clone.fills.copy_(self.fills)
+        clone._make_rows()
+        if (policies := self._engine.slot_policies) is not None:
+            clone._engine.set_slot_policies({slot: place.policy for slot, place in policies.places.items()})
+            for name, tensor in policies.tensors.items():
+                clone._engine.bound(name).copy_(tensor)
         if self.settings.own is not None and self.own is not None:
             clone.own = clone._make_own(self.settings.own)
             clone.own.take_over(self.own)

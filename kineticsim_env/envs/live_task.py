@@ -17,6 +17,7 @@ from kineticsim_env.agents.mixes import with_room
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import check_width
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP
+from kineticsim_env.envs.opponents import programs_of
 from kineticsim_env.envs.scenario_weights import check_weights, shares_of, thresholds_of
 from kineticsim_env.envs.scenarios import (
     as_table,
@@ -171,6 +172,7 @@ class LiveTask:
                 extras=self.extras,
                 value_scale=self.values.scale,
                 longest=self.longest,
+                learners=1 if programs_of(settings.opponent_slots) else 0,
             )
         )
 

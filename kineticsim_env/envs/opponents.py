@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
@@ -65,11 +66,28 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
     most = layout.CONSTANTS["kMaxSlots"] - 1
     if not 1 <= len(opponent_slots) <= most:
         raise ValueError(f"opponents: expected 1 to {most} slots, or None, got {len(opponent_slots)}")
+    check_programs(opponent_slots)
     with_memory = [policy for opponent in opponent_slots for policy in opponent.policies if _has_memory(policy)]
     for policy in with_memory:
         if sum(policy is other for other in with_memory) > 1:
             raise ValueError(f"opponents: expected a copy for each slot, got the recurrent policy {show(policy)} twice")
     return tuple(opponent_slots)
+
+
+def check_programs(opponent_slots: Sequence[OpponentSlot]) -> None:
+    """Refuse programs beside functions, and lists of several programs to draw from."""
+    programs = [isinstance(one, ProgramPolicy) for opponent in opponent_slots for one in opponent.policies]
+    if any(programs) and not all(programs):
+        raise TypeError("opponents: expected programs (ks.policy) in all slots or functions in all, got both")
+    for opponent in opponent_slots if any(programs) else ():
+        if len(opponent.policies) > 1:
+            raise ValueError(f"{opponent.name}: expected one program, got {len(opponent.policies)} to draw from")
+
+
+def programs_of(opponent_slots: Sequence[OpponentSlot]) -> dict[int, ProgramPolicy]:
+    """Return the programs that play slots behind the learner's, by slot; empty where functions do."""
+    found = {slot: opponent.policies[0] for slot, opponent in enumerate(opponent_slots, 1)}
+    return {slot: one for slot, one in found.items() if isinstance(one, ProgramPolicy)}
 
 
 def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
@@ -82,6 +100,8 @@ def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
 
 def _check_policies(name: str, given: Any) -> tuple[Any, ...]:
     for place, policy in enumerate(_check_list(name, given)):
+        if isinstance(policy, ProgramPolicy):
+            continue
         check_callable(f"{name}[{place}]", policy, "a policy: a function of observations that returns actions")
     return tuple(given)
 

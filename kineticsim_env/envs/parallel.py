@@ -64,6 +64,7 @@ from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, s
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.own_functions import roles_in
+from kineticsim_env.envs.records import are_records, joined
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.roles import action_length
@@ -186,7 +187,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         """Play one decision of all agents.
 
         Args:
-            actions: An action for every living agent.
+            actions: An action for every living agent; or `ks.OrderRecords` for every one.
 
         Returns:
             Observations, rewards, terminated, truncated and infos by agent.
@@ -203,7 +204,11 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             odd = sorted(set(actions) ^ set(agents), key=str)
             raise ValueError(f"actions: expected one for each of {agents}, got missing or unknown agents {odd}")
         core = self.core
-        core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
+        if are_records(actions):
+            parts = [(f"actions[{self.possible_agents[slot]!r}]", slot) for slot in playing]
+            core.step_records(**joined(core, [(*part, actions[self.possible_agents[part[1]]], ()) for part in parts]))
+        else:
+            core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
         if self._viewer:
             self._viewer.update()
         reward, terminated, truncated = (

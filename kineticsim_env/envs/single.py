@@ -17,9 +17,11 @@ from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.orders import OrderRecords
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
 
@@ -125,7 +127,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         """Play one decision.
 
         Args:
-            action: float32 `[A]` in [-1, 1], or an int, as the task's action space says.
+            action: float32 `[A]` in [-1, 1], or an int, as the task's action space says; or `ks.OrderRecords`.
 
         Returns:
             Observation float32 `[F]`, reward, terminated, truncated, and the infos of the class.
@@ -134,7 +136,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if not self._was_reset or core.tensors["done"].item():
             why = "has ended its episode" if self._was_reset else "was never reset"
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
-        if self._limit:
+        if isinstance(action, OrderRecords):
+            core.step_records(**joined(core, [("action", 0, action, ())]))
+        elif self._limit:
             core.step(choices=check_actions(action, (), core.device, self._limit))
         else:
             core.step(actions=check_actions(action, (core.task.action_form(self._role).size,), core.device))

@@ -5,6 +5,7 @@ The environments' `state_dict` and `load_state_dict` call this. The ranges of al
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -38,6 +39,9 @@ def state_of(core: EnvCore) -> dict[str, torch.Tensor]:
 def _held(core: EnvCore) -> dict[str, torch.Tensor]:
     """Return the environment's tensors that states have, live."""
     held = {name: core.tensors[name] for name in core.saved} | {"fills": core.fills}
+    policies = core.simulator.engine.slot_policies
+    if policies is not None:
+        held |= {"policy_memory": policies.tensors["policy_memory"]}
     return held if core.opponents is None else held | {DRAWN: core.opponents.drawn}
 
 
@@ -57,6 +61,16 @@ def _about(core: EnvCore) -> dict[str, Any]:
         "scenarios": core.live_task.scenarios is not None,
         **({"extras": list(core.extras)} if core.extras else {}),
         **({"own": settings.own.about()} if settings.own else {}),
+        **({"policies": policies} if (policies := _policies(core)) else {}),
+    }
+
+
+def _policies(core: EnvCore) -> dict[str, Any]:
+    """Return what the programs that play slots can be told by; a state has none of their parameters."""
+    found = core.simulator.engine.slot_policies
+    texts = {slot: place.policy for slot, place in found.places.items()} if found else {}
+    return {
+        str(slot): [one.name, hashlib.sha256(one.program.text.encode()).hexdigest()[:16]] for slot, one in texts.items()
     }
 
 

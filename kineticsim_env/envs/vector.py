@@ -22,12 +22,14 @@ from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, g
 from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
-from kineticsim_env.envs.opponents import check_opponents
+from kineticsim_env.envs.opponents import check_opponents, programs_of
+from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.orders import OrderRecords
 from kineticsim_env.runtime.values import check_choice, check_count
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
@@ -102,7 +104,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._role = check_role(self.task_type, replace, settings.config)
         opponent_slots = check_opponents(opponents, settings.config, replace)
         settings = dataclasses.replace(settings, opponent_slots=opponent_slots)
-        how = {"always": opponents is not None}
+        how = {"always": bool(opponent_slots) and not programs_of(opponent_slots)}
         settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps, **how)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
@@ -175,7 +177,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Args:
             actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
                 device, or NumPy. What is at most 0.001 outside [-1, 1] is clamped. What is further out is refused; on
-                a GPU it is clamped, and an error at the next check.
+                a GPU it is clamped, and an error at the next check. Or `ks.OrderRecords`: prices, quantities and flags.
 
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
@@ -212,6 +214,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded(_NEVER_RESET)
         core = self.core
+        if isinstance(actions, OrderRecords):
+            core.step_records(**joined(core, [("actions", 0, actions, (self.num_envs,))]))
+            return
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
     def rollout(self, policy: NetworkPolicy | Sequence[NetworkPolicy], steps: int, **how: Any) -> PolicyRollout:
@@ -251,7 +256,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     def opponent(self) -> torch.Tensor:
         """Which policy of its list plays each slot behind the learner's, int64 `[M, S]`, live; S = 0 without any."""
         opponents = self.core.opponents
-        return opponents.drawn if opponents else self.core.tensors["elapsed"].new_zeros((self.num_envs, 0)).long()
+        if opponents:
+            return opponents.drawn
+        return self.core.tensors["elapsed"].new_zeros((self.num_envs, len(self.core.roles) - 1)).long()
 
     @one_at_a_time
     def set_opponents(self, opponents: Mapping[str, Sequence[Any]]) -> None:
@@ -266,6 +273,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         """
         core = self.core
         if core.opponents is None:
+            if core.programs:
+                raise ValueError("set_opponents: expected opponents that are functions, got an environment of programs")
             raise ValueError("set_opponents: expected an environment made with opponents, got one without")
         core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.policies import ProgramPolicy, policy_library_text, text_of_policy
 from kineticsim_env.agents.programs import AFTER, NAMES, library_text, text_of
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cxx
@@ -52,21 +53,37 @@ def compile_classes(kinds: Iterable[AgentClass]) -> None:
             _found[text] = ctypes.addressof(ctypes.c_byte.in_dll(library, f"ks_functions_{number}"))
 
 
+def policy_functions(policies: Sequence[ProgramPolicy]) -> list[int]:
+    """Return the address of each policy's `PolicyFunctions`, which the C++ engine calls. Raises as `functions` does."""
+    with _locks["building"]:
+        missing = {text: one for one in policies if (text := text_of_policy(one, 0)) not in _found}
+        if missing:
+            what = f"the policy {policies[0].name}" if len(missing) == 1 else f"{len(missing)} policies"
+            library = _library(what, policy_library_text(list(missing.values())))
+            _libraries.append(library)
+            for number, text in enumerate(missing):
+                _found[text] = ctypes.addressof(ctypes.c_byte.in_dll(library, f"ks_policy_{number}"))
+        return [_found[text_of_policy(one, 0)] for one in policies]
+
+
 def _load(kinds: Sequence[AgentClass]) -> ctypes.CDLL:
+    what = f"agents of {len(kinds)} classes" if len(kinds) > 1 else f"agents of class {kinds[0].name}"
+    return _library(what, library_text(kinds))
+
+
+def _library(what: str, text: str) -> ctypes.CDLL:
     missing, command = cxx.cpu_unavailable(), cxx.find_cxx()
     if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
-    text = library_text(kinds)
     name = f"ks_agents_{build.library_key(command, text)}"
     return obtain(
         f"{name}.so",
         lambda path, _: ctypes.CDLL(str(path)),
-        lambda folder: _build(command, kinds, text, folder, name),
+        lambda folder: _build(command, what, text, folder, name),
     )
 
 
-def _build(command: str, kinds: Sequence[AgentClass], text: str, folder: Path, name: str) -> bytes:
-    what = f"agents of {len(kinds)} classes" if len(kinds) > 1 else f"agents of class {kinds[0].name}"
+def _build(command: str, what: str, text: str, folder: Path, name: str) -> bytes:
     notice(f"compiling {what} (cached in {folder.parent})")
     started = time.monotonic()
     source = folder / "agents.cpp"

@@ -147,12 +147,18 @@ PARAMS_INTS = sum(field.length or 1 for field in _PARAMS.values())  # of a row; 
 REGIME_FIELDS = parse_struct(_TEXT, "RegimeParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 AGENT_CLASS_FIELDS = parse_struct(_TEXT, "AgentClass")
+SLOT_POLICY_FIELDS = parse_struct(_TEXT, "SlotPolicy")
 ROLLOUT_FIELDS = parse_struct(_TEXT, "Rollout")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
 TaskParams = structure("TaskParams", TASK_FIELDS, {})
 AgentClass = structure("AgentClass", AGENT_CLASS_FIELDS, {})
+SlotPolicy = structure("SlotPolicy", SLOT_POLICY_FIELDS, {})
 Rollout = structure("Rollout", ROLLOUT_FIELDS, {})
-Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentClass": AgentClass, "Rollout": Rollout})
+Launch = structure(
+    "Launch",
+    LAUNCH_FIELDS,
+    {"TaskParams": TaskParams, "AgentClass": AgentClass, "SlotPolicy": SlotPolicy, "Rollout": Rollout},
+)
 
 
 def observation_length(queues: bool, extras: int = 0, orders_per_side: int = 1) -> int:

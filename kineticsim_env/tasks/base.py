@@ -189,6 +189,7 @@ class Task:
         extras: Sequence[str] = (),
         value_scale: Sequence[float] = (),
         longest: int = 1,
+        learners: int = 0,
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -202,6 +203,7 @@ class Task:
             extras: The columns of `EXTRAS` that observations have.
             value_scale: Of each of `enum TaskValue`, what its column is divided by; empty without such columns.
             longest: The most events of a decision, where these end decisions.
+            learners: Slots with whose episodes a market's ends, 0 for all.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
@@ -217,6 +219,7 @@ class Task:
             "keep": int(self.keep),
             "horizon": self.horizon * longest,
             "longest": longest,
+            "learners": learners,
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy import state
+from kineticsim_env.engines.numpy.ladders import KEEP
+from kineticsim_env.engines.numpy.policies import orders_of_policy
 from kineticsim_env.engines.numpy.rules import bit_sign, bits
 from kineticsim_env.engines.numpy.state import Markets
 
 MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER, FUNDAMENTAL = range(6)
 DISCRETE = 1
+MOST_UNITS = 2**20  # of a side of an order record; beyond it is cut, and noted
 MOST_ACTION = np.float32(1.001)  # beyond 1 it is clamped, beyond this noted too
 
 MAKER_OFFSETS = np.array([1, 2, 3, 4, 6, 8])
@@ -21,28 +24,98 @@ ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
 def decode_actions(args: dict[str, Any], m: Markets) -> tuple[np.ndarray, np.ndarray]:
-    """Return what actions ask for, and note bad actions in `m.error`.
+    """Return what actions, order records or policies in their place ask for, and note bad ones in `m.error`.
 
     Returns:
-        Quotes [m, K, N, 4], before the pre-trade limits, and which sides of what stands are kept, bool [m, K, N, 2].
+        Quotes [m, K, N, 4], before the pre-trade limits, and flags [m, K, N]: a bid's, and 2^8 times an ask's.
     """
-    task, alive = args["task"], m.ended == 0
-    standing, _ = m.standing_levels()
-    quotes, kept = np.empty_like(standing), np.zeros((*alive.shape, m.orders, 2), bool)
+    alive, policies = m.ended == 0, args.get("slot_policies") or {}
+    quotes, words = np.zeros((*alive.shape, m.orders, 4), np.int64), np.zeros((*alive.shape, m.orders), np.int64)
     for k in range(args["slots"]):
-        role, own = task["role"][k], m.task_of(task, k)
-        left = remaining(m, own, k) if role in (NOISE, EXECUTOR) else None  # for levels not decoded yet
-        bad = nan_actions(args, m, k)
-        m.error |= np.where(bad & alive[:, k], state.ERROR_NAN_ACTION, 0)
+        if k in policies:
+            quotes[:, k], words[:, k] = decode_policy(args, m, k)
+        elif args.get("new_quotes") is not None:
+            quotes[:, k], words[:, k] = decode_record(args, m, k)
+        else:
+            quotes[:, k], words[:, k] = decode_ladder(args, m, k)
+    quotes, words = np.where(alive[..., None, None], quotes, 0), np.where(alive[..., None], words, 0)
+    if args.get("played_quotes") is not None:
+        for k in policies:
+            shape = args["played_quotes"][m.rows, k].shape
+            args["played_quotes"][m.rows, k] = quotes[:, k].reshape(shape)
+            args["played_flags"][m.rows, k] = words[:, k].reshape(shape[:-1])
+    return quotes, words
+
+
+def decode_ladder(args: dict[str, Any], m: Markets, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a slot's actions ask for: quotes [m, N, 4] and flags [m, N]."""
+    task, alive = args["task"], m.ended[:, k] == 0
+    standing = m.standing_levels()[0][:, k]
+    quotes, kept = np.empty_like(standing), np.zeros((len(m.rows), m.orders, 2), bool)
+    role, own = task["role"][k], m.task_of(task, k)
+    left = remaining(m, own, k) if role in (NOISE, EXECUTOR) else None  # for levels not decoded yet
+    bad = nan_actions(args, m, k)
+    m.error |= np.where(bad & alive, state.ERROR_NAN_ACTION, 0)
+    for level in range(m.orders):
+        asked, keeps, outside = decode_level(args, m, own, k, level, bad)
+        m.error |= np.where(outside & alive, state.ERROR_ACTION_RANGE, 0)
+        if left is not None:
+            asked, left = cut_to_remaining(asked, keeps, standing[:, level], order_side(m, own, k), left)
+        # With a NaN what stands is submitted anew, but ladders are kept: of two places no quote says what stands.
+        quotes[:, level] = np.where(bad[:, None], standing[:, level] * (m.orders == 1), asked)
+        kept[:, level] = np.where(bad[:, None], m.orders > 1, keeps)
+    return quotes, KEEP * (kept[..., 0] | kept[..., 1] << 8)
+
+
+def decode_record(args: dict[str, Any], m: Markets, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a slot's order records as it may have them; as `decode_ladder`."""
+    shape = (len(m.rows), m.orders)
+    given = args["new_quotes"][0][m.rows, k].reshape(*shape, 4).astype(np.int64)
+    words = np.zeros(shape, np.int64)
+    if args.get("order_flags") is not None:
+        words = args["order_flags"][0][m.rows, k].reshape(shape).astype(np.int64)
+    quotes, words, outside = admitted(args, m, k, given, words)
+    m.error |= np.where(outside & (m.ended[:, k] == 0), state.ERROR_ACTION_RANGE, 0)
+    return quotes, words
+
+
+def decode_policy(args: dict[str, Any], m: Markets, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a slot's policy asks for; as `decode_ladder`."""
+    own, role = m.task_of(args["task"], k), args["task"]["role"][k]
+    has_block, has_side = role in (NOISE, EXECUTOR), role in (MOMENTUM, NOISE, EXECUTOR)
+    nothing = np.zeros(len(m.rows), np.int64)
+    side = order_side(m, own, k) if has_side else nothing
+    left = remaining(m, own, k) if has_block else nothing
+    quotes, words, keeps = orders_of_policy(args, m, k, own, side, left)
+    if m.continuous:
+        words = np.where(keeps[:, None], KEEP | KEEP << 8, words)
+    else:
+        words = np.zeros_like(words)
+        quotes = np.where(keeps[:, None, None], m.standing_levels()[0][:, k], quotes)
+    return admitted(args, m, k, quotes, words)[:2]
+
+
+def admitted(
+    args: dict[str, Any], m: Markets, k: int, given: np.ndarray, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return records [m, N, 4] and their flags [m, N] as a slot may have them, and where one was out of range, [m]."""
+    standing = m.standing_levels()[0][:, k]
+    prices = np.clip(given[..., 0::2], -state.MAX_PRICE, state.MAX_PRICE)
+    units = np.clip(given[..., 1::2], 0, MOST_UNITS)
+    outside = ((prices != given[..., 0::2]) | (units != given[..., 1::2])).any(axis=(1, 2))
+    if args["task"]["role"][k] in (NOISE, EXECUTOR):
+        own = m.task_of(args["task"], k)
+        side, left = order_side(m, own, k), remaining(m, own, k)
+        mine = side[:, None] == np.array([1, -1])  # [m, 2]
         for level in range(m.orders):
-            asked, keeps, outside = decode_level(args, m, own, k, level, bad)
-            m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
-            if left is not None:
-                asked, left = cut_to_remaining(asked, keeps, standing[:, k, level], order_side(m, own, k), left)
-            # With a NaN what stands is submitted anew, but ladders are kept: of two places no quote says what stands.
-            quotes[:, k, level] = np.where(bad[:, None], standing[:, k, level] * (m.orders == 1), asked)
-            kept[:, k, level] = np.where(bad[:, None], m.orders > 1, keeps)
-    return np.where(alive[..., None, None], quotes, 0), alive[..., None, None] & kept
+            units[:, level] = np.where(mine, np.minimum(units[:, level], left[:, None]), 0)
+            words[:, level] &= np.where(side > 0, 0xFF | KEEP << 8, 0xFF00 | KEEP)
+            kept = (words[:, level] & np.where(side > 0, KEEP, KEEP << 8)) != 0
+            counted = np.where(kept[:, None], standing[:, level, 1::2], units[:, level])
+            left = np.maximum(0, left - np.where(mine, counted, 0).sum(axis=1))
+    quotes = np.empty_like(given)
+    quotes[..., 0::2], quotes[..., 1::2] = np.where(units > 0, prices, 0), units
+    return quotes, words, outside
 
 
 def numbers_of_level(task: dict[str, Any], role: int) -> tuple[int, int]:

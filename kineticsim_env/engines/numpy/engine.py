@@ -28,6 +28,7 @@ ENV_OUTPUT = (
     "observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values",
     "decision_events",
 )  # fmt: skip
+POLICIES = ("policy_memory", "played_quotes", "played_flags")  # of policies of slots
 INFO = ("info", "episode_return", "episode_filled", "idle")
 
 
@@ -90,6 +91,10 @@ class NumpyEngine(Engine):
         self._tables["scenario_params"], self._fits_task = len(table["fee"]), False
         self.bind({"scenario_thresholds": self._uniform_thresholds(len(table["fee"]))})
 
+    def set_slot_policies(self, policies: Mapping[int, Any]) -> None:
+        super().set_slot_policies(policies)
+        self._args["slot_policies"] = dict(self.slot_policies.places) if self.slot_policies else None
+
     def parameters(self) -> torch.Tensor:
         return torch.from_numpy(pack(self._args["params"]))
 
@@ -127,6 +132,7 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
         MarketError: a side's total would reach 2^31, or a window would leave +/-2^29 ticks.
     """
     written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT + INFO if args["env_mode"] else RUN_OUTPUT)
+    written += POLICIES
     copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
     if args["env_mode"]:  # a reset may draw new ones
         copies["params"] = {name: values.copy() for name, values in args["params"].items()}

@@ -14,7 +14,6 @@ from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.agents import opening_memory
 from kineticsim_env.engines.numpy.at_events import INTERVAL, play_to_event
-from kineticsim_env.engines.numpy.ladders import KEEP
 from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
@@ -80,8 +79,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     mark2_before = mark2(m, task)
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
-    quotes, kept = decode_actions(args, m)
-    flags = KEEP * (kept[..., 0] | kept[..., 1] << 8)
+    quotes, flags = decode_actions(args, m)
     if task["decide"] == INTERVAL:
         quotes = quotes if m.continuous else quotes[:, :, 0]
         for volume_of_auction, filled in decision(m, args["auctions"], quotes, flags):
@@ -110,7 +108,9 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
         info.note_decision(args, m, value, fills, rejects)
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
-    m.done = m.ended.all(axis=1)
+    learners = task.get("learners", 0) or m.ended.shape[1]  # with whose episodes the market's ends
+    m.done = m.ended[:, :learners].all(axis=1)
+    m.ended |= m.done[:, None]
     seen = observation(m, task)
     args["final_observation"][rows] = args["observation"][rows] = seen
     over = rows[m.done]
