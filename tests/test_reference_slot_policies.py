@@ -147,6 +147,7 @@ class Both:
 
     def step(self, records=None):
         """Play a decision on both; records are [M][K][N][6]."""
+        self.last = records
         config = self.core.config
         tensor = torch.tensor([records], dtype=torch.int32)
         if config.orders_per_side == 1:
