@@ -16,7 +16,10 @@ KS_RULE constexpr bool some_policy_looks() {
 }
 template <int kNumber = 0>
 KS_RULE constexpr int most_words() {
-  if constexpr (kNumber < kPolicies) return max_of(max_of(Policy<kNumber>::kWords, 1), most_words<kNumber + 1>());
+  if constexpr (kNumber < kPolicies) {
+    constexpr int kOwn = Policy<kNumber>::kWords, kOthers = most_words<kNumber + 1>();
+    return kOwn > kOthers ? kOwn : kOthers;
+  }
   return 1;
 }
 template <int kNumber = 0>
