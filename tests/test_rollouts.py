@@ -46,6 +46,8 @@ def shaken(made):
 def taken(rollout, t):
     """What `step` is given of a recorded decision."""
     action = rollout.action[t]
+    if action.dtype == torch.int32:
+        return ks.OrderRecords(action)
     return action if action.dtype == torch.int64 else action.clamp(-1.0, 1.0)
 
 
