@@ -107,7 +107,10 @@ FUNCTIONS = {
         },
     ),
 }
-POLICIES = {function: ks.policy(memory=memory, **own)(function) for function, (own, memory) in FUNCTIONS.items()}
+POLICIES = {
+    function: ks.policy(memory=memory, informed=function is seer, **own)(function)
+    for function, (own, memory) in FUNCTIONS.items()
+}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 
 

@@ -14,7 +14,21 @@ import numpy as np
 from .clock import Reference
 from .market import Stopped
 from .orders import BUY, MAX_PRICE, SELL, through_the_door
-from .programs import KEEP, NOTHING, OWN_DRAWS, Program, cut, drawn, market_seen, sign, slot_seen, standing
+from .programs import (
+    IMMEDIATE_OR_CANCEL,
+    KEEP,
+    MARKET,
+    NOTHING,
+    OWN_DRAWS,
+    POST_ONLY,
+    Program,
+    cut,
+    drawn,
+    market_seen,
+    sign,
+    slot_seen,
+    standing,
+)
 from .words import bits, scaled, word
 
 MOST_UNITS = 1 << 20  # of an order
@@ -90,7 +104,7 @@ class Environment:
         self.mids, self.volumes = [market.observe()["mid2"]] * 5, [0] * 4
         self.arrival2 = self.mids[0]
         if explicit:
-            self.fills = [[0, 0] for _ in roles]
+            self.fills, self.cut = [[0, 0] for _ in roles], False
         self.ended, self.done = [False] * len(roles), False
         self.opening = [0] * len(roles)
         self.side, self.target = [0] * len(roles), [0] * len(roles)
@@ -166,7 +180,7 @@ class Environment:
             returned = [[number for way in (BUY, SELL) for number in standing(self.market, slot, 0, way)[:2]] + [0, 0]]
         record = [list(level) for level in returned] + empty[len(returned) :]
         for level in record:
-            level[4:] = [flags & 15 if continuous else 0 for flags in level[4:]]
+            level[4:] = [_possible(flags) if continuous else 0 for flags in level[4:]]
         self.played[slot] = self._admitted(slot, record)
         return self.played[slot]
 
@@ -264,7 +278,7 @@ class Environment:
             quotes, passed = [], 0
             for slot in range(len(self.roles)):
                 ladder = [list(NOTHING) for _ in range(rules.orders_per_side)]
-                if slot in blocks and not self.ended[slot]:
+                if slot in blocks and not self.ended[slot] and self.remaining(slot):
                     place = 0 if self.side[slot] == BUY else 2
                     ladder[0][place] = self.side[slot] * MAX_PRICE
                     ladder[0][place + 1] = min(self.task.forced_qty, self.remaining(slot))
@@ -278,6 +292,11 @@ class Environment:
             rules.quote_latency = min(latency, rules.events - 1)
             self._decision(quotes, 1)
             rules.quote_latency = latency
+
+
+def _possible(flags: int) -> int:
+    """A program's flags: of those that exclude each other post-only means nothing."""
+    return flags & 15 & ~(POST_ONLY if flags & (IMMEDIATE_OR_CANCEL | MARKET) else 0)
 
 
 def cut_numbers(level: Sequence[int]) -> list[int]:
