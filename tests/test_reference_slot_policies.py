@@ -8,6 +8,7 @@ import torch
 from ensembles import KINDS, assert_market_is, bits_of, interval_of, random_ensemble, random_flags, suitable_quotes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_programs import FUNCTIONS, POLICIES, layered, seer
 from reference.environment import Environment
 from reference.programs import Program
 from thorough import examples
@@ -18,99 +19,6 @@ from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 
-
-def quoter(market, slot, own, draw):
-    own.turn += 1
-    shift = slot.inventory // own.skew
-    bid = (market.mid2 >> 1) - own.half - shift - draw.below(3)
-    return ks.quote(bid, slot.max_qty, bid + 2 * own.half + 1, 1 + draw.below(slot.max_qty, word=own_word))
-
-
-own_word = 3
-
-
-def worker(market, slot, own, draw):
-    part = (slot.remaining + slot.left - 1) // max(slot.left, 1)
-    own.done += slot.bought - slot.sold
-    if slot.side > 0:
-        return ks.quote(bid=market.best_ask, bid_qty=part)
-    if slot.side < 0:
-        return ks.quote(ask=market.best_bid, ask_qty=part)
-
-
-def keeper(market, slot, own, draw):
-    own.asked = market.t
-    if draw.chance(0.5) or slot.elapsed == 0:
-        return ks.quote(market.last_price - 1 - draw.below(3), 5, market.last_price + 1 + draw.below(3, word=255), 5)
-    if draw.coin():
-        return ks.keep()
-    return ks.quote(ask_qty=3, ask=market.best_ask, bid_flags=ks.OrderFlag.KEEP, ask_flags=draw.below(16, word=7))
-
-
-def layered(market, slot, own, draw):
-    """Three levels, some of which are kept, larger or at one price."""
-    low = (market.mid2 >> 1) - own.near
-    high = ((market.mid2 + 1) >> 1) + own.near
-    own.ahead = slot.bid_ahead(1) - slot.ask_ahead(0) + slot.bid_qty(2) - slot.ask(1)
-    near = 2 if own.ahead < 0 else 4
-    flag = draw.below(6, word=1) * draw.coin()
-    return ks.quotes(
-        ks.quote(low, near + draw.below(5), high, near, flag, 0),
-        ks.quote(low - draw.coin(), 9, high + 1, 9 + slot.ask_qty(1), bid_flags=slot.bid_qty(1) > 3),
-        ks.quote(slot.bid(2), slot.bid_qty(2) + 1, high, 1, 0, flag),
-    )
-
-
-def seer(market, slot, own, draw):
-    """Mixes all that there is to see into its memory, which decides what it does."""
-    mixed = market.mid2 * 3 + market.ret * 5 + market.last_price * 7 + market.t * 11 + market.fundamental * 13
-    mixed += market.best_bid * 17 + market.best_ask * 19 + market.best_bid_qty * 23 + market.best_ask_qty * 29
-    mixed ^= slot.inventory * 31 + slot.cash * 37 + slot.bought * 41 + slot.sold * 43 + slot.elapsed * 47
-    mixed += slot.left * 53 + slot.remaining * 59 + slot.side * 61 + slot.arrival2 * 67 + slot.max_qty * 71
-    mixed += slot.max_offset * 73 + slot.max_quote_qty * 79 + slot.inventory_limit * 83
-    for n in range(3):
-        mixed = mixed * 5 + slot.bid(n) + slot.bid_qty(n) * 3 + slot.bid_ahead(n) * 7
-        mixed = mixed * 9 + slot.ask(n) + slot.ask_qty(n) * 3 + slot.ask_ahead(n) * 7
-    for i in range(4):
-        mixed = mixed * 13 + slot.mid_change(i) * 17 + slot.volume(i)
-    own.mixed ^= mixed
-    own.first += draw.offset(9) + draw.below(1000, word=2) + draw.chance(0.3, word=4)
-    own.start += own.price - own.worth + own.units
-    what = own.mixed % 7
-    if what == 0:
-        return None
-    if what == 1:
-        return ks.keep()
-    if what == 2:
-        return ks.quote(own.mixed, own.mixed >> 5, own.mixed << 3, own.mixed >> 9, own.mixed >> 3, own.mixed >> 7)
-    if what == 3:
-        return ks.quote(bid_qty=9, bid_flags=ks.OrderFlag.MARKET)
-    if what == 4:
-        return ks.quote(ask_qty=9, ask_flags=ks.OrderFlag.IMMEDIATE_OR_CANCEL, ask=market.best_bid - 1)
-    return ks.quote(market.best_bid + own.mixed % 3 - 1, 4, market.best_ask + own.mixed % 2, 1 + slot.volume(0) % 7)
-
-
-FUNCTIONS = {
-    quoter: ({"half": 2, "skew": 8}, {"turn": 0}),
-    worker: ({}, {"done": "inventory"}),
-    keeper: ({}, {"asked": -1}),
-    layered: ({"near": 1}, {"ahead": 0}),
-    seer: (
-        {"shift": 1},
-        {
-            "mixed": 12345,
-            "first": 7,
-            "start": "mid2",
-            "price": "last_price",
-            "worth": "fundamental",
-            "units": "inventory",
-        },
-    ),
-}
-POLICIES = {
-    function: ks.policy(memory=memory, informed=function is seer, **own)(function)
-    for function, (own, memory) in FUNCTIONS.items()
-}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 
 
@@ -167,6 +75,7 @@ class Both:
         error = self.core.simulator.tensors["error"]
         for m, one in enumerate(self.alone):
             assert bool(error[m]) == one.cut
+            one.cut = False
         error.zero_()
         for m, one in enumerate(self.alone):
             assert_market_is(self.core.simulator, m, one.market)

@@ -1,7 +1,7 @@
-"""`Environment`: decisions, episodes and blocks of slots in one market (docs/environment.md), but rewards and what is seen.
+"""`Environment`: decisions, episodes and blocks of slots in one market (docs/environment.md).
 
-Slots submit order records, or programs play them. A record has of each level bid price, bid quantity, ask price, ask
-quantity, and the flags of the bid and of the ask as sums.
+Slots submit order records, as `records` has them, or programs play them. Rewards, observations and warm starts are not
+in it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,13 @@ from typing import Any
 import numpy as np
 
 from .clock import Reference
-from .market import Stopped
+from .market import Stopped, liquidation
 from .orders import BUY, MAX_PRICE, SELL, through_the_door
-from .programs import (
-    IMMEDIATE_OR_CANCEL,
-    KEEP,
-    MARKET,
-    NOTHING,
-    OWN_DRAWS,
-    POST_ONLY,
-    Program,
-    cut,
-    drawn,
-    market_seen,
-    sign,
-    slot_seen,
-    standing,
-)
+from .programs import OWN_DRAWS, Program, cut, drawn, market_seen, sign, slot_seen, standing
+from .records import KEEP, admitted, as_quotes, cut_numbers, nothing, of_program
 from .words import bits, scaled, word
 
-MOST_UNITS = 1 << 20  # of an order
 STAGGER = (1 << 30) + 3  # w_0(this): where the first episode begins
-WORDS = {1: "keep", 2: "post-only", 4: "ioc", 8: "market"}  # as `Reference` has flags
-SIDES = ((0, BUY), (1, SELL))  # of each side its place in a record
 
 
 class Environment:
@@ -78,6 +62,10 @@ class Environment:
         self.played: dict[int, Any] = {}  # of slots with programs, what they submitted in the last decision
         self.done = False
 
+    @property
+    def continuous(self) -> bool:
+        return self.market.rules.mechanism == "continuous"
+
     def setting(self, name: str, slot: int = 0) -> Any:
         """A setting of the task, as the slot has it."""
         rows = np.asarray(self.task.each.get(name, getattr(self.task, name)))
@@ -104,7 +92,7 @@ class Environment:
         self.mids, self.volumes = [market.observe()["mid2"]] * 5, [0] * 4
         self.arrival2 = self.mids[0]
         if explicit:
-            self.fills, self.cut = [[0, 0] for _ in roles], False
+            self.fills = [[0, 0] for _ in roles]
         self.ended, self.done = [False] * len(roles), False
         self.opening = [0] * len(roles)
         self.side, self.target = [0] * len(roles), [0] * len(roles)
@@ -162,27 +150,33 @@ class Environment:
             self.reset(explicit=False)
 
     def _submits(self, slot: int, records: Any, before: Sequence[int]) -> list[list[int]]:
-        levels = range(self.market.rules.orders_per_side)
-        empty = [list(NOTHING) for _ in levels]
+        """The slot's record, as it is admitted; `before` are its fills of the last decision."""
+        market, levels = self.market, self.market.rules.orders_per_side
+        record = nothing(levels)
         if self.ended[slot]:
-            self.played |= {slot: empty} if slot in self.programs else {}
-            return empty
-        if slot not in self.programs:
-            record = [list(level) for level in records[slot]]
-            admitted = self._admitted(slot, record)
-            self.cut |= any(cut_numbers(level) != list(level[:4]) for level in record)
-            return admitted
-        returned = self._asks(slot, before)
-        continuous = self.market.rules.mechanism == "continuous"
-        if returned == "keep" and continuous:
-            returned = [[0, 0, 0, 0, KEEP, KEEP]] * len(levels)
-        elif returned == "keep":
-            returned = [[number for way in (BUY, SELL) for number in standing(self.market, slot, 0, way)[:2]] + [0, 0]]
-        record = [list(level) for level in returned] + empty[len(returned) :]
-        for level in record:
-            level[4:] = [_possible(flags) if continuous else 0 for flags in level[4:]]
-        self.played[slot] = self._admitted(slot, record)
-        return self.played[slot]
+            submitted = record
+        elif slot in self.programs:
+            returned = self._asks(slot, before)
+            if returned == "keep" and self.continuous:
+                returned = [(0, 0, 0, 0, KEEP, KEEP)] * levels
+            elif returned == "keep":
+                bid, ask = (standing(market, slot, 0, way)[:2] for way in (BUY, SELL))
+                returned = [(*bid, *ask, 0, 0)]
+            for level, (*numbers, bid_flags, ask_flags) in zip(record, returned, strict=False):
+                level[:4] = numbers
+                level[4:] = [of_program(flags) if self.continuous else 0 for flags in (bid_flags, ask_flags)]
+            submitted = self._admitted(slot, record)
+        else:
+            self.cut |= any(cut_numbers(level) != list(level[:4]) for level in records[slot])
+            submitted = self._admitted(slot, records[slot])
+        if slot in self.programs:
+            self.played[slot] = submitted
+        return submitted
+
+    def _admitted(self, slot: int, record: Sequence[Sequence[int]]) -> list[list[int]]:
+        side = self.side[slot]
+        stands = [standing(self.market, slot, level, side)[1] if side else 0 for level in range(len(record))]
+        return admitted(record, side, self.remaining(slot), stands)
 
     def _asks(self, slot: int, before: Sequence[int]) -> Any:
         """What the slot's program returns; its memory changes."""
@@ -214,25 +208,6 @@ class Environment:
             seen, slot_seen(market, slot, numbers, self.mids, self.volumes), memory, drawn(market, slot)
         )
 
-    def _admitted(self, slot: int, record: Sequence[Sequence[int]]) -> list[list[int]]:
-        """What of an order record is submitted: all numbers in range, and no more than is left of a block or target."""
-        admitted, left = [], self.remaining(slot)
-        for number, level in enumerate(record):
-            numbers, flags = cut_numbers(level), list(level[4:])
-            for place, way in SIDES:
-                if self.target[slot] and way != self.side[slot]:
-                    numbers[2 * place + 1], flags[place] = 0, flags[place] & KEEP
-                elif self.target[slot]:
-                    numbers[2 * place + 1] = min(numbers[2 * place + 1], left)
-                    kept = flags[place] & KEEP
-                    left = max(
-                        0, left - (standing(self.market, slot, number, way)[1] if kept else numbers[2 * place + 1])
-                    )
-                if not numbers[2 * place + 1]:
-                    numbers[2 * place] = 0
-            admitted.append(numbers + flags)
-        return admitted
-
     def _play(self, submitted: Any) -> int:
         """Play auctions, intervals or events; return how much of the episode they are."""
         if not self.at_events:
@@ -243,21 +218,14 @@ class Environment:
         while spent < min(self.longest, self.end - self.elapsed):
             seen = self._decision(submitted if spent == 0 else None, 1)
             spent += 1
-            touched = (seen["best_bid"], seen["best_ask"]) != best
-            if touched if self.task.decide == "touch" else any(map(any, seen["fills"])):
+            touched, filled = (seen["best_bid"], seen["best_ask"]) != best, any(map(any, seen["fills"]))
+            if filled if self.task.decide == "fill" else touched:
                 break
         return spent
 
     def _decision(self, submitted: Any, n: int) -> dict[str, Any]:
         """Play n intervals, and count what slots are filled; return what is seen at last."""
-        rules = self.market.rules
-        quotes = None
-        if submitted is not None:
-            quotes = [
-                [_as_words(level) if rules.mechanism == "continuous" else level[:4] for level in ladder]
-                for ladder in submitted
-            ]
-            quotes = quotes if rules.orders_per_side > 1 else [ladder[0] for ladder in quotes]
+        quotes = None if submitted is None else as_quotes(submitted, self.continuous)
         seen = self.market.decision(quotes, n)
         if self.market.error:
             raise Stopped
@@ -277,7 +245,7 @@ class Environment:
         for number in range(most):
             quotes, passed = [], 0
             for slot in range(len(self.roles)):
-                ladder = [list(NOTHING) for _ in range(rules.orders_per_side)]
+                ladder = nothing(rules.orders_per_side)
                 if slot in blocks and not self.ended[slot] and self.remaining(slot):
                     place = 0 if self.side[slot] == BUY else 2
                     ladder[0][place] = self.side[slot] * MAX_PRICE
@@ -292,36 +260,3 @@ class Environment:
             rules.quote_latency = min(latency, rules.events - 1)
             self._decision(quotes, 1)
             rules.quote_latency = latency
-
-
-def _possible(flags: int) -> int:
-    """A program's flags: of those that exclude each other post-only means nothing."""
-    return flags & 15 & ~(POST_ONLY if flags & (IMMEDIATE_OR_CANCEL | MARKET) else 0)
-
-
-def cut_numbers(level: Sequence[int]) -> list[int]:
-    """Prices and quantities of a level, cut to what an order may have."""
-    bid, bid_qty, ask, ask_qty = level[:4]
-    prices = [min(max(price, -MAX_PRICE), MAX_PRICE) for price in (bid, ask)]
-    units = [min(max(quantity, 0), MOST_UNITS) for quantity in (bid_qty, ask_qty)]
-    return [prices[0], units[0], prices[1], units[1]]
-
-
-def _as_words(level: Sequence[int]) -> list[Any]:
-    flags = [" ".join(name for bit, name in WORDS.items() if number & bit) for number in level[4:]]
-    return [*level[:4], *flags]
-
-
-def liquidation(seen: Mapping[str, Any], inventory: int) -> int:
-    """The cash that crossing the built-in book at once brings."""
-    row, way = (seen["bid"], -1) if inventory > 0 else (seen["ask"], 1)
-    left, cash = abs(inventory), 0
-    price = seen["last_price"]
-    for tick in range(len(row))[::way]:
-        units = min(left, row[tick])
-        if row[tick]:
-            price = seen["price_origin"] + tick
-        if left and units:
-            cash -= way * units * price
-            left -= units
-    return cash - way * left * price

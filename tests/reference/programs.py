@@ -14,12 +14,11 @@ from typing import Any
 from .added import NONE, Draw, wrapped
 from .orders import BUY, SELL, Order
 from .queues import Queues
+from .records import IMMEDIATE_OR_CANCEL, KEEP, MARKET, POST_ONLY
 from .words import word
 
 OWN_DRAWS = (1 << 30) + 64  # w_t(this + k): what slot k's role draws
 PROGRAM = (1 << 30) + 128  # w_t(this + k): what the program of slot k draws
-KEEP, POST_ONLY, IMMEDIATE_OR_CANCEL, MARKET = 1, 2, 4, 8
-NOTHING = (0,) * 6  # of a level: bid price and quantity, ask price and quantity, flags of the bid and of the ask
 
 
 class Word(int):
@@ -52,8 +51,8 @@ for _name, _compute in {
     _plain, _reflected = _either_way(_compute)
     setattr(Word, f"__{_name}__", _plain)
     setattr(Word, f"__r{_name}__", _reflected)
-for _name in ("neg", "abs"):
-    setattr(Word, f"__{_name}__", lambda self, compute=getattr(operator, _name): Word(compute(int(self))))
+for _name, _sign in {"neg": operator.neg, "abs": abs}.items():
+    setattr(Word, f"__{_name}__", lambda self, compute=_sign: Word(compute(int(self))))
 
 
 def _quote(bid=0, bid_qty=0, ask=0, ask_qty=0, bid_flags=0, ask_flags=0):
