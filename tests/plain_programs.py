@@ -76,11 +76,29 @@ def seer(market, slot, own, draw):
     return ks.quote(market.best_bid + own.mixed % 3 - 1, 4, market.best_ask + own.mixed % 2, 1 + slot.volume(0) % 7)
 
 
+def outside(market, slot, own, draw):
+    """Looks where there is nothing, and at numbers that 32 bits do not hold."""
+    far = own.far
+    own.levels = slot.bid(far) + slot.bid_qty(-1) + slot.bid_ahead(far) + slot.ask(-far) + slot.ask_qty(own.levels)
+    own.past = slot.mid_change(4) + slot.volume(-1) + slot.mid_change(far) + slot.volume(far)
+    own.cash = slot.cash
+    own.units = slot.inventory
+    own.drawn = draw.below(-1) + draw.offset(-5) + draw.below(2147483647) + draw.offset(2147483647, word=255)
+    own.chances = draw.chance(1.0) * 2 + draw.chance(0.0) + draw.chance(own.far) + draw.chance(0.5, word=9)
+    own.sums = (own.far // own.zero) + (own.far % own.zero) + (own.far << 35) + (-own.far >> 33) + abs(own.least)
+    own.sums += own.least // -1 + own.least % -1 + own.least * own.far - own.far % -7 + -7 // 2
+    return ks.quotes(ks.quote(own.least, own.least, own.least - 1, own.far, 18, 31))
+
+
 FUNCTIONS = {
     quoter: ({"half": 2, "skew": 8}, {"turn": 0}),
     worker: ({}, {"done": "inventory"}),
     keeper: ({}, {"asked": -1}),
     layered: ({"near": 1}, {"ahead": 0}),
+    outside: (
+        {"far": 70000, "zero": 0, "least": -(2**31)},
+        {"levels": 0, "past": 5, "cash": 0, "units": 0, "drawn": 0, "chances": 0, "sums": 0},
+    ),
     seer: (
         {"shift": 1},
         {
@@ -97,3 +115,4 @@ POLICIES = {
     function: ks.policy(memory=memory, informed=function is seer, **own)(function)
     for function, (own, memory) in FUNCTIONS.items()
 }
+ONE_LEVEL = [function for function in FUNCTIONS if function is not layered]

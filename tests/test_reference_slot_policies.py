@@ -2,40 +2,51 @@
 
 import random
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from ensembles import KINDS, assert_market_is, bits_of, interval_of, random_ensemble, random_flags, suitable_quotes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_programs import FUNCTIONS, POLICIES, layered, seer
+from plain_programs import FUNCTIONS, ONE_LEVEL, POLICIES, layered, outside, seer
 from reference.environment import Environment
 from reference.programs import Program
-from thorough import examples
+from strategies import fitting_slots
+from thorough import covering, examples
 
 import kineticsim_env as ks
+from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.tasks import ManyLearnersTask
-from kineticsim_env.tasks.base import ROLES
+from kineticsim_env.tasks.many_learners import slots_of, with_all_roles
 
+ENGINES = pytest.mark.parametrize("engine", ["numpy", "cpu"])
+ALL_ROLES = ["maker", "momentum", "noise", "fundamental", "executor", "trader"]
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 
 
-class Both:
-    """An environment on an engine, and the plain reference of each of its markets."""
+def beside(engine, config, markets, task, roles, slots, auctions, autoreset, stagger):
+    """An environment on an engine, and its references."""
+    how = {"auctions_per_step": auctions, "autoreset_mode": autoreset, "stagger": stagger}
+    core = EnvCore(markets, task, roles, slots, EnvSettings(config=config, engine=engine, **how))
+    return Both(core, core.task, config, (auctions, autoreset, stagger))
 
-    def __init__(self, engine, config, markets, task, roles, slots, auctions, autoreset, stagger):
-        settings = EnvSettings(
-            config=config, engine=engine, auctions_per_step=auctions, autoreset_mode=autoreset, stagger=stagger
-        )
-        self.core = EnvCore(markets, task, roles, slots, settings)
-        self.autoreset = autoreset
+
+class Both:
+    """An environment on an engine, and the plain reference of each of its markets.
+
+    `config` is the market's before the task's limits; `kind` is `auctions_per_step`, the autoreset mode, `stagger`, and
+    with opponents the number of learners.
+    """
+
+    def __init__(self, core, task, config, kind):
+        auctions, self.autoreset, *rest = kind
         events = interval_of(config) if config.uses_clock else 1
-        own = self.core.task, roles, slots
-        self.alone = [
-            Environment(self.core.config, *own, m, auctions, events, autoreset, stagger) for m in range(markets)
-        ]
+        own = core.config, task, core.roles, core.simulator.slots
+        self.core, markets = core, range(core.simulator.num_markets)
+        self.alone = [Environment(*own, m, auctions, events, self.autoreset, *rest) for m in markets]
 
     def play(self, rng, functions):
         """Let functions play slots, by number; parameters differ from market to market at times."""
@@ -114,7 +125,7 @@ def environments(draw):
     markets = pick(1, 2)
     fields = random_fields_of(rng, arrivals, mechanism, markets)
     continuous = mechanism == "continuous"
-    roles = draw(st.lists(st.sampled_from(ROLES), min_size=1, max_size=3))
+    roles = draw(st.lists(st.sampled_from(ALL_ROLES), min_size=1, max_size=3))
     fields["orders_per_side"] = pick(1, 1, 3) if continuous else 1
     limit, most = (int(np.min(fields[name] or 1 << 20)) for name in ("inventory_limit", "max_quote_qty"))
     task = dict(
@@ -139,7 +150,8 @@ def environments(draw):
     functions = {slot: function for slot, function in functions.items() if function is not None}
     if fields["orders_per_side"] < 3:
         functions = {slot: seer if function is layered else function for slot, function in functions.items()}
-    arguments = config, markets, ManyLearnersTask(**task), roles, (None,) * len(roles)
+    wanted = [pick(None, role) if role in CLASSES else None for role in roles]
+    arguments = config, markets, ManyLearnersTask(**task), roles, fitting_slots(config, markets, wanted)
     return rng, arguments, (pick(1, 2), pick(*MODES), draw(st.booleans())), functions
 
 
@@ -168,15 +180,16 @@ def record_of(rng, level, flagged, wild):
     numbers = [*level[0:1], max(0, level[1]), *level[2:3], max(0, level[3])]
     if wild and rng.random() < 0.2:
         numbers[rng.randrange(4)] = rng.choice([2**31 - 1, -(2**31), 2**30 + 1, -(2**30) - 1, 2**20 + 1, -1])
-    return numbers + [bits_of(words) if flagged else 0 for words in random_flags(rng)]
+    flags = [rng.randrange(16)] * 2 if wild and rng.random() < 0.3 else map(bits_of, random_flags(rng))
+    return numbers + [number if flagged else 0 for number in flags]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "cpu"])
+@ENGINES
 @settings(max_examples=examples(200), derandomize=True, deadline=None)
 @given(environment=environments(), wild=st.booleans())
 def test_random_environments(engine, environment, wild):
     rng, arguments, kind, functions = environment
-    both = Both(engine, *arguments, *kind)
+    both = beside(engine, *arguments, *kind)
     if functions:
         both.play(rng, functions)
     both.reset(rng.randrange(1 << 40))
@@ -191,3 +204,86 @@ def test_random_environments(engine, environment, wild):
         elif rng.random() < 0.1:
             both.reset(rng.choice([None, 5]))
             both.assert_same()
+
+
+def plays_beside(both, rng, steps):
+    """Play steps; return how often markets' episodes have ended, and the units that slots with programs traded."""
+    over = traded = 0
+    for _ in range(steps):
+        both.step(random_records(rng, both, False))
+        both.assert_same()
+        over += sum(one.market.t == 0 for one in both.alone)
+        traded += sum(sum(one.fills[slot]) for one in both.alone for slot in one.programs)
+    return over, traded
+
+
+@covering
+@ENGINES
+@pytest.mark.parametrize("preset", ["news", "trading", "continuous"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_presets(engine, preset, function):
+    """A program plays every second slot of all roles, in the places of built-in agents where there are some."""
+    config = ks.MarketConfig.preset(preset)
+    if function is layered:
+        config = config.replace(mechanism="continuous", arrivals="clock", orders_per_side=3)
+    slots = fitting_slots(config, 2, list(slots_of(tuple(ALL_ROLES))))
+    task = ManyLearnersTask(bank_size=0, horizon=5, max_loss=500.0)
+    both = beside(engine, config, 2, task, ALL_ROLES, slots, 1, "SAME_STEP", False)
+    rng = random.Random(f"{preset} {function.__name__}")
+    traded = 0
+    for start in (0, 1):
+        both.play(rng, dict.fromkeys(range(start, 6, 2), function))
+        both.reset(7)
+        both.assert_same()
+        over, units = plays_beside(both, rng, 12)
+        assert over >= 4
+        traded += units
+    assert traded or function is outside
+
+
+@ENGINES
+def test_what_32_bits_do_not_hold(engine):
+    config = ks.MarketConfig.preset("continuous")
+    both = beside(engine, config, 1, ManyLearnersTask(bank_size=0), ["trader"], (None,), 1, "SAME_STEP", False)
+    both.play(random.Random(3), {0: outside})
+    both.reset(1)
+    for cash, units in ((2**31, -(2**31)), (-(2**31) - 5, 2**31 - 1), (2**45, -(2**40)), (2**31 - 1, 7)):
+        for name, number in (("cash", cash), ("inventory", units)):
+            both.alone[0].market.accounts[0][name] = number
+            both.core.simulator.tensors[name][0, 0] = number
+        both.step(random_records(random.Random(2), both, False))
+        both.assert_same()
+        most = 2**31 - 1
+        assert both.alone[0].memory[0]["cash"] == min(max(cash, -most), most)
+        assert both.alone[0].memory[0]["units"] == min(max(units, -most), most)
+
+
+@ENGINES
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_opponents(engine, seed):
+    """The learner's actions ask for no order; once it has ended, nobody else plays on."""
+    rng = random.Random(f"opponents {seed}")
+    rivals = {role: [rng.choice(ONE_LEVEL)] for role in rng.sample(ALL_ROLES, rng.randint(1, 3))}
+    policies = {role: [POLICIES[function] for function in functions] for role, functions in rivals.items()}
+    mechanism = rng.choice([{}, {"mechanism": "continuous", "arrivals": "clock", "quote_latency": rng.choice([0, 99])}])
+    config = ks.MarketConfig.preset("news").replace(**mechanism)
+    settings = {"horizon": rng.choice([1, 4]), "stagger": rng.random() < 0.5, "bank_size": 0}
+    auctions, mode = rng.choice([1, 2]), rng.choice(MODES[:2])
+    settings |= {"auctions_per_step": auctions, "autoreset_mode": mode, "engine": engine, "config": config}
+    settings |= {"block_qty": 8} if (executes := rng.random() < 0.4) else {"max_loss": 50.0}
+    name = "KineticSim/Execution-v0" if executes else "KineticSim/MarketMaking-v0"
+    envs = gym.make_vec(name, num_envs=3, output="torch", opponents=policies, **settings)
+    core = envs.unwrapped.core
+    both = Both(core, with_all_roles(core.task, core.config), config, (auctions, mode, settings["stagger"], 1))
+    functions = dict(enumerate([function for (function,) in rivals.values()], 1))
+    for one in both.alone:
+        one.set_programs({slot: Program(function, *FUNCTIONS[function]) for slot, function in functions.items()})
+        one.reset(seed)
+    envs.reset(seed=seed)
+    both.assert_same()
+    rest = torch.tensor([0.0, 0.0, -1.0, -1.0] if not executes else [0.0, -1.0]).expand(3, -1)
+    for _ in range(9):
+        envs.step(rest)
+        for one in both.alone:
+            one.step([[[0] * 6]] * len(core.roles))
+        both.assert_same()

@@ -61,9 +61,11 @@ def of_program(flags: int) -> int:
 
 def as_quotes(submitted: Sequence[Sequence[Sequence[int]]], flags: bool) -> list[Any]:
     """All slots' records as `Reference` has quotes: flags as words, or without; without levels where there is one."""
-    quotes = [
-        [[*level[:4], *map(_words, level[4:])] if flags else level[:4] for level in ladder] for ladder in submitted
-    ]
+
+    def form(level: Sequence[int]) -> list[Any]:
+        return [*level[:4], *map(_words, level[4:])] if flags else list(level[:4])
+
+    quotes = [[form(level) for level in ladder] for ladder in submitted]
     return [ladder[0] if len(ladder) == 1 else ladder for ladder in quotes]
 
 
