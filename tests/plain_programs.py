@@ -90,11 +90,25 @@ def outside(market, slot, own, draw):
     return ks.quotes(ks.quote(own.least, own.least, own.least - 1, own.far, 18, 31))
 
 
+def stacking(market, slot, own, draw):
+    """At the same prices: levels that stand, then one that is kept with another quantity, then top-ups."""
+    own.ahead = own.ahead * 10 + slot.bid_ahead(0) + slot.bid_ahead(1)
+    own.units = own.units * 100 + slot.bid_qty(0) + slot.bid_qty(1)
+    low = (slot.arrival2 >> 1) - 6
+    kept = 5 if market.t % 3 == 1 else 0
+    return ks.quotes(
+        ks.quote(low, 3 + market.t, low + 90, 9, bid_flags=kept & 1, ask_flags=kept),
+        ks.quote(low - 1, 2, low + 90, 9),
+        ks.quote(low - 2, 9),
+    )
+
+
 FUNCTIONS = {
     quoter: ({"half": 2, "skew": 8}, {"turn": 0}),
     worker: ({}, {"done": "inventory"}),
     keeper: ({}, {"asked": -1}),
     layered: ({"near": 1}, {"ahead": 0}),
+    stacking: ({}, {"ahead": 0, "units": 0}),
     outside: (
         {"far": 70000, "zero": 0, "least": -(2**31)},
         {"levels": 0, "past": 5, "cash": 0, "units": 0, "drawn": 0, "chances": 0, "sums": 0},
@@ -115,4 +129,5 @@ POLICIES = {
     function: ks.policy(memory=memory, informed=function is seer, **own)(function)
     for function, (own, memory) in FUNCTIONS.items()
 }
-ONE_LEVEL = [function for function in FUNCTIONS if function is not layered]
+LADDERS = (layered, stacking)  # of three levels
+ONE_LEVEL = [function for function in FUNCTIONS if function not in LADDERS]

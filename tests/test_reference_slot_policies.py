@@ -9,7 +9,7 @@ import torch
 from ensembles import KINDS, random_ensemble
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_programs import FUNCTIONS, ONE_LEVEL, POLICIES, layered, outside, seer
+from plain_programs import FUNCTIONS, LADDERS, ONE_LEVEL, POLICIES, outside, seer, stacking
 from reference.programs import Program
 from slots_beside import Both, as_given, beside, random_records
 from strategies import fitting_slots
@@ -58,7 +58,7 @@ def environments(draw):
     functions = {slot: pick(*FUNCTIONS, None) for slot in range(len(roles))}
     functions = {slot: function for slot, function in functions.items() if function is not None}
     if fields["orders_per_side"] < 3:
-        functions = {slot: seer if function is layered else function for slot, function in functions.items()}
+        functions = {slot: seer if function in LADDERS else function for slot, function in functions.items()}
     wanted = [pick(None, role) if role in CLASSES else None for role in roles]
     arguments = config, markets, ManyLearnersTask(**task), roles, fitting_slots(config, markets, wanted)
     return rng, arguments, (pick(1, 2), pick(*MODES), draw(st.booleans())), functions
@@ -116,7 +116,7 @@ def plays_beside(both, rng, steps):
 def test_presets(engine, preset, function):
     """A program plays every second slot of all roles, in the places of built-in agents where there are some."""
     config = ks.MarketConfig.preset(preset)
-    if function is layered:
+    if function in LADDERS:
         config = config.replace(mechanism="continuous", arrivals="clock", orders_per_side=3)
     slots = fitting_slots(config, 2, list(slots_of(tuple(ALL_ROLES))))
     task = ManyLearnersTask(bank_size=0, horizon=5, max_loss=500.0)
@@ -130,7 +130,26 @@ def test_presets(engine, preset, function):
         over, units = plays_beside(both, rng, 12)
         assert over >= 4
         traded += units
-    assert traded or function is outside
+    assert traded or function in (outside, stacking)
+
+
+@ENGINES
+def test_what_counts_against_a_block(engine):
+    """A level that is kept counts with what stands of it, whatever came; the other side's flags are keep alone."""
+    config = ks.MarketConfig.preset("continuous").replace(orders_per_side=3, quote_latency=0, cancel_prob=0.0)
+    task = ManyLearnersTask(bank_size=0, block_qty=10, side="buy", max_qty=20)
+    both = beside(engine, config, 1, task, ["executor"], (None,), 1, "SAME_STEP", False)
+    both.play(random.Random(0), {0: stacking})
+    both.reset(4)
+    asked = []
+    for _ in range(8):
+        left = both.alone[0].remaining(0)
+        both.step(random_records(random.Random(1), both, False))
+        both.assert_same()
+        asked.append((left, [[level[1], *level[4:]] for level in both.alone[0].played[0]]))
+    # Level 0 asks for 3 + t; in the second decision it is kept with the 3 that stand, which leaves 5 for level 2.
+    assert asked[0] == (10, [[3, 0, 0], [2, 0, 0], [5, 0, 0]])
+    assert asked[1] == (10, [[4, 1, 1], [2, 0, 0], [5, 0, 0]])
 
 
 @ENGINES
