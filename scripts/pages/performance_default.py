@@ -10,7 +10,7 @@ from typing import Any
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
-from scripts.benchmarks.performance import SIZES
+from scripts.benchmarks.performance import PLAYED, SIZES
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_rows import Figures, micro, number_table, rate, source
 
@@ -21,7 +21,11 @@ TASKS = {  # names of rows
     "Trading": "Trading",
     "five learners": "five learners of four roles",
 }
-FUNCTIONS = {"opponents": "with three opponents that are torch functions", "reward": "with a custom reward"}
+FUNCTIONS = {
+    "opponents": "with three opponents that are torch functions",
+    "programs": "with three opponents that are [programs](slot_policies.md)",
+    "reward": "with a custom reward",
+}
 CORES = "one core", "two cores"
 LARGE = 1024, 16384, 65536
 SLOWER = 1 / 1.03  # what a row's rate may fall to
@@ -48,7 +52,7 @@ def default(figures: Figures) -> str:
         "The processor is a part of a host that others use, too, so rates of its two cores are lower than they could "
         "be: [environments](environments/index.md) have those of a machine with nothing beside it."
     )
-    tables = [sizes(figures), tasks(figures), called(figures), cores(figures)]
+    tables = [sizes(figures), tasks(figures), called(figures), rollouts(figures), evaluations(figures), cores(figures)]
     return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables), wrapped(shared)])
 
 
@@ -140,6 +144,41 @@ def called(figures: Figures) -> str:
     return _table(["one step (and what is added, in us)", *heads], rows)
 
 
+def rollouts(figures: Figures) -> str:
+    """Return what a decision takes in a rollout with a network inside, beside a step and an interval of a run."""
+    rows = []
+    for preset in (PRESET, "trading"):
+        other = "" if preset == PRESET else f"{preset}, "
+        kinds = {"rollout": "a network inside a rollout", "MarketMaking": "a step, actions given", "run": "a run"}
+        found = {kind: [_row(figures, f"{other}{kind}, {markets} markets") for markets in PLAYED] for kind in kinds}
+        if not any(found["rollout"]):
+            continue
+        for kind, what in kinds.items():
+            cells = (f"{_micro(row)} ({_rate(row, 'steps_per_s')})" if row else "" for row in found[kind])
+            rows.append([f"`{preset}`, {what}", *cells])
+        pairs = zip(found["rollout"], found["MarketMaking"], strict=True)
+        times = (f"{step['us_per_step'] / own['us_per_step']:.2f}" if step and own else "" for own, step in pairs)
+        rows.append([f"`{preset}`, a rollout's rate, times that of steps", *times])
+    table = _table(["one decision (decisions/s)", *(f"{markets:,} markets" for markets in PLAYED)], rows)
+    how = (
+        "A [rollout](rollouts.md) has two networks of two layers of 64 inside its launch of 32 decisions, and records "
+        "what training needs; a step is given its actions."
+    )
+    return f"{table}\n\n{wrapped(how)}" if table else ""
+
+
+def evaluations(figures: Figures) -> str:
+    """Return the seconds that evaluations of scripted makers take."""
+    named = {name.removeprefix("evaluate, "): row for (_, name), row in figures.items() if name.startswith("evaluate,")}
+    seconds = {name: row["seconds"] for name, row in named.items() if "seconds" in row}
+    if not seconds:
+        return ""
+    markets = max(row["markets"] for row in named.values())
+    cells = [[name, f"{taken:.3f}"] for name, taken in seconds.items()]
+    heads = [f"`evaluate` of a scripted maker, {markets:,} held-out episodes", "seconds, compiled before"]
+    return number_table(heads, [*cells, ["all", f"{sum(seconds.values()):.2f}"]])
+
+
 def cores(figures: Figures) -> str:
     """Return the rates of the C++ engine."""
     rows = []
@@ -169,8 +208,13 @@ def _micro(row: Mapping[str, Any]) -> str:
     return micro(row["us_per_step"] if "us_per_step" in row else row["us_per_auction"]) if row else ""
 
 
-def _rate(row: Mapping[str, Any]) -> str:
-    return rate(row["steps_per_s"] if "steps_per_s" in row else row["events_per_s"]) if row else ""
+def _rate(row: Mapping[str, Any], what: str = "") -> str:
+    """Return a row's steps per second, of runs orders; or what is asked for, of runs from the time of an interval."""
+    if not row:
+        return ""
+    if what and what not in row:
+        return rate(row["markets"] * 1e6 / row["us_per_auction"])
+    return rate(row["steps_per_s"] if "steps_per_s" in row else row["events_per_s"])
 
 
 def _added(row: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
