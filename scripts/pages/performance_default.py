@@ -154,8 +154,7 @@ def rollouts(figures: Figures) -> str:
         if not any(found["rollout"]):
             continue
         for kind, what in kinds.items():
-            cells = (f"{_micro(row)} ({_rate(row, 'steps_per_s')})" if row else "" for row in found[kind])
-            rows.append([f"`{preset}`, {what}", *cells])
+            rows.append([f"`{preset}`, {what}", *map(_decisions, found[kind])])
         pairs = zip(found["rollout"], found["MarketMaking"], strict=True)
         times = (f"{step['us_per_step'] / own['us_per_step']:.2f}" if step and own else "" for own, step in pairs)
         rows.append([f"`{preset}`, a rollout's rate, times that of steps", *times])
@@ -208,13 +207,16 @@ def _micro(row: Mapping[str, Any]) -> str:
     return micro(row["us_per_step"] if "us_per_step" in row else row["us_per_auction"]) if row else ""
 
 
-def _rate(row: Mapping[str, Any], what: str = "") -> str:
-    """Return a row's steps per second, of runs orders; or what is asked for, of runs from the time of an interval."""
+def _rate(row: Mapping[str, Any]) -> str:
+    return rate(row["steps_per_s"] if "steps_per_s" in row else row["events_per_s"]) if row else ""
+
+
+def _decisions(row: Mapping[str, Any]) -> str:
+    """Return the time of a step, or of an interval of a run, and how many there are per second in all markets."""
     if not row:
         return ""
-    if what and what not in row:
-        return rate(row["markets"] * 1e6 / row["us_per_auction"])
-    return rate(row["steps_per_s"] if "steps_per_s" in row else row["events_per_s"])
+    taken = row["us_per_auction"] if row["kind"] == "Auctions" else row["us_per_step"]
+    return f"{micro(taken)} ({rate(row['markets'] * 1e6 / taken)})"
 
 
 def _added(row: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
