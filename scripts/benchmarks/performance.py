@@ -61,7 +61,7 @@ def rows() -> list[Row]:
     for row in of_the_default_market():
         add("default", **row)
     for name in ("default", "fast"):
-        add("training", name, "Training", variant=f"trading, {name}")
+        add("training", name, "Training", variant=f"trading, {name}, torch.compile")
     for own, suffix in ((True, ""), (False, ", parameters not compiled in")):
         for agents in (256, 1024):
             for preset in ("paper", "trading"):

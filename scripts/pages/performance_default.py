@@ -91,8 +91,8 @@ def changes(figures: Figures, before: Figures) -> str:
     return "\n\n".join([wrapped(text), table, wrapped(rest)])
 
 
-def readme_part(figures: Figures) -> list[str]:
-    """Return what stands first among the README's figures, or nothing."""
+def readme_part(figures: Figures, trained: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Return what stands first among the README's figures, with rows of training behind, or nothing."""
     steps, large, core = (_row(figures, f"MarketMaking, {at}") for at in ("65536 markets", "1024 markets", _core()))
     run, core_run = _row(figures, "run, 65536 markets"), _row(figures, f"run, {CORES[0]}")
     live = _row(figures, "MarketMaking, 1024 markets, Python, copy=False")
@@ -105,6 +105,7 @@ def readme_part(figures: Figures) -> list[str]:
         ["orders/s, 65,536 markets without an environment", _rate(run), on_core(core_run, "events_per_s")],
         ["one step of 1,024 markets in a CUDA graph", _micro(large), ""],
         ["the same from Python", _micro(live), ""],
+        *trained,
     ]
     tables = _table(["", "one H200", "CPU"], rows)
     return [wrapped(f"The default market, `{PRESET}`. {_step()}"), tables] if tables else []
