@@ -8,8 +8,9 @@
 Beside the suite (`python -m scripts.benchmarks`): the default market; presets, slots, shapes up to their limits, steps
 of every task, training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's
 kernel and of the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
-`python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
-`performance_kinds.py` how. `--scale 1024 --seconds 0` on a machine without a GPU tries it in small on the C++ engine.
+`python -m scripts.pages.performance` writes the page's tables from the file.
+`rows()` says what is measured, `performance_kinds.py` and `performance_policies.py` how. `--scale 1024 --seconds 0`
+on a machine without a GPU tries it in small on the C++ engine.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from tqdm import tqdm
 
 from kineticsim_env.config import PRESETS
 from kineticsim_env.envs.settings import EnvSettings
-from scripts.benchmarks.performance_kinds import KINDS, LEAST, ON_GPU
+from scripts.benchmarks import performance_kinds, performance_policies
+from scripts.benchmarks.performance_kinds import LEAST, ON_GPU
+from scripts.benchmarks.performance_policies import makers
 from scripts.machine import describe
 from scripts.pages.provenance import stamped
 
@@ -35,7 +38,16 @@ MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
 CALL = {"arrivals": "clock"}
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "rounding": "coin"}
 SIZES = 1, 64, 1024, 2112, 4096, 8192, 16384, 65536, 1 << 18  # markets of the default preset
+PLAYED = 1024, 16384, 65536  # markets in which networks play
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents of markets on the clock
+KINDS: dict[str, Any] = {
+    name: getattr(module, name)
+    for module, names in (
+        (performance_kinds, ("Auctions", "Baseline", "Hash", "Memory", "Steps")),
+        (performance_policies, ("Rollouts", "Evaluations", "Training")),
+    )
+    for name in names
+}
 Row = dict[str, Any]  # group, name, kind, and the arguments of the kind
 
 
@@ -49,7 +61,7 @@ def rows() -> list[Row]:
     for row in of_the_default_market():
         add("default", **row)
     for name in ("default", "fast"):
-        add("training", name, "Training", variant=name)
+        add("training", name, "Training", variant=f"trading, {name}, torch.compile")
     for own, suffix in ((True, ""), (False, ", parameters not compiled in")):
         for agents in (256, 1024):
             for preset in ("paper", "trading"):
@@ -121,13 +133,22 @@ def of_the_default_market() -> Iterator[Row]:
         for copy in (False, True):
             name = f"MarketMaking, {markets} markets, Python, copy={copy}"
             yield called | {"name": name, "markets": markets, "copy": copy}
-        for functions in ("opponents", "reward"):
+        for functions in ("opponents", "programs", "reward"):
             for way, place in ((step, ""), (called, ", Python, copy=False")):
                 yield way | {
                     "name": f"{functions}, {markets} markets{place}",
                     "markets": markets,
                     "functions": functions,
                 }
+    for markets in PLAYED:
+        for preset in (EnvSettings.preset, "trading"):
+            shape, other = {"preset": preset, "markets": markets}, f"{preset}, " * (preset != EnvSettings.preset)
+            if other:
+                yield run | shape | {"name": f"{other}run, {markets} markets"}
+                yield step | shape | {"name": f"{other}MarketMaking, {markets} markets"}
+            yield shape | {"kind": "Rollouts", "name": f"{other}rollout, {markets} markets"}
+    for policy in makers():
+        yield {"kind": "Evaluations", "name": f"evaluate, {policy}", "policy": policy, "markets": 2048}
     for threads, cores in ((1, "one core"), (2, "two cores")):
         core = {"device": "cpu", "threads": threads}
         yield run | core | {"name": f"run, {cores}", "markets": 256}
@@ -221,7 +242,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="rows of these groups whose names have one of these")
     parser.add_argument("--resume", action="store_true", help="keep the file's other rows")
+    parser.add_argument("--missing", action="store_true", help="with --resume: measure what the file has not")
     parser.add_argument("--learning", nargs="+", type=Path, default=[], help="finished runs of examples/ppo_fast.py")
     parser.add_argument("--scale", type=int, default=1, help="divide numbers of markets, to try it out")
     parser.add_argument("--seconds", type=float, default=LEAST["seconds"], help="how long a row is measured")
@@ -229,6 +252,10 @@ def main() -> None:
     LEAST["seconds"] = options.seconds
     before = json.loads(options.output.read_text()) if options.resume else None
     waiting = chosen(options.groups, options.scale)
+    waiting = [row for row in waiting if not options.only or any(text in row["name"] for text in options.only)]
+    if before and options.missing:
+        there = {(row["group"], row["name"]) for row in before["rows"] if "failed" not in row}
+        waiting = [row for row in waiting if (row["group"], row["name"]) not in there]
     learned = [learned_row(folder) for folder in options.learning]
     # What presets were when rows were measured: the page says so where they are others by now.
     run = stamped("performance", {"machine": describe(), "presets": PRESETS})
