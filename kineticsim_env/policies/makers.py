@@ -2,8 +2,8 @@
 
 A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
 offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold for
-it. Of a ladder all but `LadderMaker` and `GueantLehalleFernandezTapiaLadder` quote level 0 alone. All but `RandomQuotes`
-are of one form, which quoting.py plays, also as a program inside the launch of a step.
+it. Of a ladder all but `LadderMaker` and `GueantLehalleFernandezTapiaLadder` quote level 0 alone. All but
+`RandomQuotes` are of one form, which quoting.py plays, also as a program inside the launch of a step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import math
 
 from kineticsim_env.policies.base import UniformActions, at_least, positive
-from kineticsim_env.policies.quoting import Form, Quoting, on_grid
+from kineticsim_env.policies.quoting import Form, Quoting
 from kineticsim_env.runtime.values import check_flag, check_number
 from kineticsim_env.tasks import MarketMakingTask
 from kineticsim_env.tasks.base import ForProfit
@@ -132,8 +132,10 @@ class AvellanedaStoikov(Quoting):
     _checks = {"risk": at_least(0), "kappa": positive, "gamma": positive, "qty": at_least(0), "stationary": check_flag}
 
     def _form(self) -> Form:
-        half_spread = math.log1p(self.gamma / self.kappa) / self.gamma
-        return Form(half_spread, self.risk, fading=0.5 * self.risk, fades=not self.stationary, qty=self.qty)
+        spread, of_risk = math.log1p(self.gamma / self.kappa) / self.gamma, 0.5 * self.risk
+        if self.stationary:
+            return Form(spread + of_risk, self.risk, qty=self.qty)
+        return Form(spread, self.risk, fading=of_risk, fades=True, qty=self.qty)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,5 +215,4 @@ class GueantLehalleFernandezTapiaLadder(GueantLehalleFernandezTapia):
 
     def _form(self) -> Form:
         form = super()._form()
-        spacing = form.qty * on_grid(form.skew)  # as that maker's quotes, to the bit
-        return dataclasses.replace(form, spacing=spacing, levels=self.task.orders_per_side)
+        return dataclasses.replace(form, spacing=form.skew * self.qty, levels=self.task.orders_per_side)

@@ -1,8 +1,8 @@
 """`Quoting`: makers whose quotes stand at distances from the mid, moved against what they hold, in one form for all.
 
-A maker of makers.py says its numbers, a `Form`. They are rounded to whole numbers once, 2^-15 ticks each, and so both
-ways to play it quote the same to the bit: `_act` on observations, in float64, which is exact on whole numbers so small,
-and `program` inside the launch of a step, in the language of traders. What comes beyond a bound stays at it.
+A maker of makers.py says its numbers, a `Form`. They are rounded once, to small decimal parts of a tick, and so both
+ways to play it quote the same to the bit: `_act` on observations, in float64, which is exact on whole numbers of this
+size, and `program` inside the launch of a step, in the language of traders.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from kineticsim_env.policies.base import (
     mid_changes,
 )
 
-BITS = 15
-ONE = 1 << BITS  # a tick, or the time of a whole episode
-MASK = ONE - 1
-HALF = ONE // 2
-MOST_TICKS = 8192  # of a distance, of a skew per unit, and of what an inventory moves quotes by; `max_offset` is less
-MOST_SPACING = 4096  # ticks between levels, of which there are up to 8: sums of all these are below 2^31
+MOST_TICKS = 8192  # of a distance, a spacing or what fades; `max_offset` is less
+MOST = 1 << 29  # parts of a tick that an inventory moves quotes by: see `numbers`
+TIME_BITS = 15
+TIME = 1 << TIME_BITS  # a whole episode
+LONGEST = 1 << 16  # decisions of an episode that are counted one by one; of longer ones the time left is coarser
 NEVER = 2**31 - 1  # half ticks, which four moves of the mid do not add up to
-LONGEST = 1 << 16  # decisions of an episode that are counted one by one; in longer ones the time left has 16 bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Where a maker quotes. With the inventory q, levels n from 0 and the share tau of the episode's time that is left,
+    """Where a maker quotes.
+
+    With the inventory q, levels n from 0 and the share tau of the episode's time that is left,
 
         bid n at mid - distance - fading * tau - n * spacing - skew * tau * q,
         ask n at mid + distance + fading * tau + n * spacing - skew * tau * q,
 
-    in whole ticks, half to even, from 0 to the task's `max_offset`; tau is 1 unless it `fades`.
+    in whole ticks, half to even, from 0 to the task's `max_offset`; tau is 1 unless the maker `fades`.
 
     Attributes:
         distance: Ticks, also below 0.
@@ -67,29 +67,26 @@ class Form:
     qty: float = 0
     limit: float | None = None
 
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The parameters of the program, int32: ticks times `ONE`, units, and half ticks that four moves add up to."""
-        skew = _whole(self.skew, MOST_TICKS)
-        return {
-            "distance": _whole(self.distance, MOST_TICKS),
-            "skew": skew,
-            "spacing": _whole(self.spacing, MOST_SPACING),
-            "fading": _whole(self.fading, MOST_TICKS),
-            "fades": int(self.fades),
-            "most": MOST_TICKS * ONE // max(skew, 1),  # units that are told apart
-            "qty": round(min(self.qty, MAX_QUOTE_QTY)),
-            "calm": NEVER if self.limit is None else math.ceil(min(8 * self.limit, NEVER)),
+    def numbers(self, max_offset: int) -> dict[str, int]:
+        """Return the parameters of the program, int32: distances in parts of a tick, a power of ten that fits.
+
+        Bounds: the furthest quote without inventory and `max_offset` are together up to 2^28 parts, half of `MOST`. An
+        inventory that moves quotes by that has them at the ends of the space: what is beyond is cut and changes none.
+        """
+        away = {
+            name: max(-MOST_TICKS, min(getattr(self, name), MOST_TICKS)) for name in ("distance", "spacing", "fading")
         }
-
-
-def _whole(away: float, most: int) -> int:
-    return round(max(-most, min(away, most)) * ONE)
-
-
-def on_grid(away: float) -> float:
-    """Return a distance or a skew, ticks, as it is played."""
-    return _whole(away, MOST_TICKS) / ONE
+        reach = abs(away["distance"]) + (self.levels - 1) * away["spacing"] + away["fading"] + max_offset
+        tick = 10 ** int(math.log10(MOST / 2 / reach))  # 0.05 ticks times 10 units are half a tick, and no more
+        parts = {name: round(ticks * tick) for name, ticks in away.items()}
+        return parts | {
+            "tick": tick,
+            "max_offset": max_offset,
+            "skew": round(min(self.skew, MOST // tick) * tick),
+            "fades": int(self.fades),
+            "qty": round(min(self.qty, MAX_QUOTE_QTY)),
+            "calm": NEVER if self.limit is None else math.ceil(min(8 * self.limit, NEVER)),  # half ticks of four moves
+        }
 
 
 class Quoting(ScriptedPolicy):
@@ -102,32 +99,35 @@ class Quoting(ScriptedPolicy):
     def program(self) -> ks.ProgramPolicy | None:
         """Return the policy as a program that plays a slot inside the launch of a step, see `kineticsim_env.policy`.
 
-        It submits, to the bit, what the actions ask for; where observations cannot say how many units are held, beyond
-        some millions, what is held. None where it has no such program: with discrete actions, where events end decisions
-        and the time left matters, and of a class that has changed how it acts.
+        It submits, to the bit, what the actions ask for, unless more units are held than float32 observations can tell
+        apart. None where there is no such program: with discrete actions, where events end decisions and the time left
+        matters, and of a class that has changed how it acts.
         """
         form, own = self._form(), type(self)
         acts_so = own._act is Quoting._act and own.__call__ is ScriptedPolicy.__call__
         in_decisions = not (form.fades and self.task.decides_at_events)
         if not acts_so or not in_decisions or self.task.action_type != "continuous":
             return None
-        return _program(form.levels).replace(**form.numbers)
+        return _program(form.levels).replace(**form.numbers(self.task.max_offset))
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         task, form = self.task, self._form()
-        number = form.numbers
-        near, skew = torch.full_like(observation[:, :1], number["distance"], dtype=torch.float64), number["skew"]
+        number = form.numbers(task.max_offset)
+        near = torch.full_like(observation[:, :1], number["distance"], dtype=torch.float64)
+        skew: Any = number["skew"]
+        most: Any = MOST // max(skew, 1)  # units that are told apart
         if form.fades:
             left = _time_left(task, observation)[:, None]
             near, skew = near + _faded(number["fading"], left), _faded(skew, left)
+            most = (MOST / skew.clamp(min=1)).floor()
         if form.levels > 1:
             near = near + number["spacing"] * levels_of(task, observation)
         bids = asks = near
         if form.skew:
             held = inventory_in(task, observation)[:, None].double().round()
-            moved = skew * held.clamp(-number["most"], number["most"])
+            moved = skew * held.clamp(-most, most)
             bids, asks = near + moved, near - moved
-        bids, asks = (torch.stack([bids, asks]) / ONE).round().unbind()
+        bids, asks = (torch.stack([bids, asks]) / number["tick"]).round().unbind()
         qty = torch.full_like(observation[:, :1], number["qty"])
         if form.limit is not None:
             qty = qty * ((2 * mid_changes(observation)).round().abs().sum(1, keepdim=True) < number["calm"])
@@ -137,28 +137,28 @@ class Quoting(ScriptedPolicy):
 
 
 def _time_left(task: Any, observation: torch.Tensor) -> torch.Tensor:
-    """Return the share of the time that is left, in `ONE`, float64 `[M]`; of whole decisions, unless events end them."""
+    """Return the share of the time that is left, of `TIME`, float64 `[M]`; whole decisions, unless events end them."""
     left = observation[:, TIME_LEFT].double() * task.horizon
     left = left if task.decides_at_events else left.round()
     scale = task.horizon // LONGEST + 1
-    return ((left / scale).floor() * ONE / (task.horizon // scale)).floor()
+    return ((left / scale).floor() * TIME / (task.horizon // scale)).floor()
 
 
 def _faded(whole: int, left: torch.Tensor) -> torch.Tensor:
-    return (whole * left / ONE).floor()
+    return (whole * left / TIME).floor()
 
 
 # The same as a program ------------------------------------------------------------------------------------------------
 
 
 def faded(whole, left):  # noqa: ANN001, ANN201, D103 - of the program below, as what follows
-    return (whole >> BITS) * left + ((whole & MASK) * left >> BITS)
+    return (whole >> TIME_BITS) * left + ((whole & (TIME - 1)) * left >> TIME_BITS)
 
 
-def ticks(away, most):  # noqa: ANN001, ANN201, D103
-    cut = max(0, min(away, most << BITS))
-    near = (cut + HALF) >> BITS
-    return near - (near & ((cut & MASK) == HALF))
+def ticks(away, tick, largest):  # noqa: ANN001, ANN201, D103
+    cut = max(0, min(away, largest * tick))
+    near = (cut + tick // 2) // tick
+    return near - (near & (cut % tick == tick // 2))
 
 
 _TEXT = """
@@ -171,18 +171,20 @@ def quoting(market, slot, own, draw):
     if own.fades:
         horizon = slot.elapsed + slot.left
         scale = horizon // LONGEST + 1
-        left = slot.left // scale * ONE // (horizon // scale)
+        left = slot.left // scale * TIME // (horizon // scale)
         near += faded(own.fading, left)
         skew = faded(skew, left)
-    moved = skew * max(-own.most, min(slot.inventory, own.most))
-    low = (market.mid2 >> 1)
-    high = ((market.mid2 + 1) >> 1)
-    most = slot.max_offset
+    most = MOST // max(skew, 1)
+    moved = skew * max(-most, min(slot.inventory, most))
+    low = market.mid2 >> 1
+    high = (market.mid2 + 1) >> 1
     qty = min(own.qty, slot.max_qty)
     return ks.quotes({levels})
 """
-_LEVEL = "ks.quote(low - ticks(near + {n} * own.spacing + moved, most), qty,"
-_LEVEL += " high + ticks(near + {n} * own.spacing - moved, most), qty)"
+_LEVEL = """ks.quote(
+        low - ticks(near + {n} * own.spacing + moved, own.tick, own.max_offset), qty,
+        high + ticks(near + {n} * own.spacing - moved, own.tick, own.max_offset), qty,
+    )"""
 
 
 @functools.cache
@@ -193,4 +195,4 @@ def _program(levels: int) -> ks.ProgramPolicy:
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # where the language reads sources
     names = {**globals(), "no_order": no_order}
     exec(compile(text, name, "exec", dont_inherit=True), names)  # noqa: S102
-    return ks.policy(**Form().numbers)(names["quoting"])
+    return ks.policy(memory=None, **Form().numbers(1))(names["quoting"])
