@@ -25,8 +25,12 @@ Programs = dict[int, ProgramPolicy]  # by slot
 _READ = ("max_offset", "max_qty", "horizon", "inventory_limit", "orders_per_side", "keep", "decide", "columns")
 
 
+def _no_action(_: torch.Tensor) -> None:
+    """Stand for the program of the one learner: return what its `step` takes."""
+
+
 class PlayedInside:
-    """Stands for a program among policies: returns actions that nobody looks at, the same tensor every time."""
+    """Stands for a program among several: returns actions that nobody looks at, the same tensor every time."""
 
     def __init__(self, core: EnvCore, slot: int) -> None:
         """Know what actions of a slot are like."""
@@ -52,7 +56,7 @@ def programs_in(given: Any, envs: Any, base: MarketVectorEnv | BatchedParallelEn
     core = base.core
     if not isinstance(base, BatchedParallelEnv):
         program = _program_of("policy", given, envs, core, 0)
-        return (given, {}) if program is None else (PlayedInside(core, 0), {0: program})
+        return (given, {}) if program is None else (_no_action, {0: program})
     if not isinstance(given, Mapping):
         return given, {}
     played: Programs = {}
