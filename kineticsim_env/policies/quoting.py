@@ -49,7 +49,7 @@ class Form:
 
     Attributes:
         distance: Ticks, also below 0.
-        skew: Ticks per unit of inventory.
+        skew: Ticks per unit of inventory; cut at what moves a quote through the whole space.
         spacing: Ticks from one level to the next.
         fading: Ticks that go with the time left.
         fades: Whether `fading` and `skew` go with the time left.
