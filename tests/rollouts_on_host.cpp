@@ -7,6 +7,7 @@
 #include "engine_on_host.h"
 #include "warp/warp.cuh"
 #define KS_TASK 1
+#define KS_EVENTS 2
 #ifndef KS_POLICY
 #define KS_POLICY 1
 #endif

@@ -66,16 +66,16 @@ KS_ON_LANE DecisionResult result_in_memory(const Launch& launch, int64_t row, bo
 
 // What a slot's program submitted, or nothing: of each level an order record, four numbers, or with flags six.
 KS_ON_LANE void record_orders(const Launch& launch, int64_t m, int slot, int64_t number, bool played) {
-  const bool has_flags = launch.mechanism == kMechanismContinuous;
+  constexpr bool kFlags = KS_EVENTS == 2;
   const int64_t levels = launch.orders_per_side, row = (m * launch.slots + slot) * levels;
-  int32_t* to = launch.rollout.orders + recorded_place(launch, m, slot, number) * levels * (has_flags ? 6 : 4);
+  int32_t* to = launch.rollout.orders + recorded_place(launch, m, slot, number) * levels * (kFlags ? 6 : 4);
 #pragma unroll 1
   for (int64_t level = row; level < row + levels; ++level) {
     const int32_t word = played ? launch.played_flags[level] : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       put(to++, played ? launch.played_quotes[4 * level + i] : 0);
-      if (has_flags && i % 2 == 1) put(to++, i == 1 ? word & 255 : word >> 8);
+      if (kFlags && i % 2 == 1) put(to++, i == 1 ? word & 255 : word >> 8);
     }
   }
 }
