@@ -154,9 +154,8 @@ def test_rows_of_another_file_come_with_its_runs(script, tmp_path, monkeypatch):
     script.main()
     data = json.loads(here.read_text())
     assert data["rows"] == [row("a"), row("b", figure=2, run="day 2"), row("c", run="day 3")]
-    assert data["machine"]["date"] == "day 1" and data["runs"] == {
-        f"day {n}": run_of(script, f"day {n}") for n in (2, 3)
-    }
+    assert data["machine"]["date"] == "day 1"
+    assert {name: run["machine"]["date"] for name, run in data["runs"].items()} == {"day 2": "day 2", "day 3": "day 3"}
 
 
 def test_a_row_that_fails_says_why_and_others_go_on(script):
