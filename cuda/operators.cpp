@@ -343,13 +343,16 @@ void ks_free_launcher(int64_t id) {
 }
 
 // Play a step on `stream` with the tensors that are bound, reading `bytes` of input. Returns 0; or the driver's error; or,
-// without a launch, kMoved if a tensor has another address or size by now, kShared if the input is one of the tensors or
-// not aligned.
+// without a launch, kMoved if a tensor has another address or size by now, kShared if the input is one of the tensors, not
+// aligned, or not what all slots of all markets need.
 int64_t ks_step(int64_t id, const char* input, int64_t bytes, int64_t stride, void* stream) {
   const std::shared_ptr<ks::Record> record = ks::find(id);
   if (!record) return ks::kMoved;
   const std::lock_guard<std::mutex> lock(record->mutex);
-  bool shares = (int64_t)input % ks::kAlignment != 0;
+  const int64_t slots = record->launch.markets * record->launch.slots, width = record->launcher.least_width;
+  const int64_t needed = width == 0 ? slots * (int64_t)sizeof(int64_t) : slots * stride * (int64_t)sizeof(float);
+  const bool reads = record->launch.env_mode == ks::kLaunchModeEnvStep;
+  bool shares = (int64_t)input % ks::kAlignment != 0 || (reads && (bytes != needed || stride < width));
   for (size_t i = 0; i < record->live.size(); ++i) {
     const at::Tensor& tensor = record->live[i];
     const char* start = record->starts[i];

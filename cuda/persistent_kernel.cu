@@ -20,7 +20,8 @@
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit
-//   KS_POLICY (optional)                     rollouts, with a policy inside: policy/network.cuh has what is said of it
+//   KS_POLICY (optional)                     rollouts, with 1: a policy inside (policy/network.cuh has what is said of it), or 2: with
+//                                            KS_PROGRAMS (policy/record.cuh)
 //   KS_WARPS (optional)                      warps of a block, which share a copy of the policy's network
 //   KS_AGENTS (optional)                     classes of agents that users have added; their text is "added_agents.h"
 //   KS_PROGRAMS (optional)                   policies that users have written for slots; their text is in "added_agents.h", too

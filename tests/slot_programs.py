@@ -46,7 +46,7 @@ def taker(market, slot, own, draw):
     return ks.quote(market.best_ask, 2, market.best_bid, 3, at_the_ask, ask_flags=ks.OrderFlag.KEEP)
 
 
-@ks.policy(memory={"sum": 7})
+@ks.policy(memory={"sum": 7}, informed=True)
 def looks_at_all(market, slot, own, draw):
     """Whatever it sees is in what it remembers, and all of that in its order."""
     seen = market.mid2 + 3 * market.ret + 5 * market.last_price + 7 * market.t + 11 * market.fundamental

@@ -821,3 +821,13 @@ def test_the_library_registers_its_operators_once():
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         envs.core.launcher.__reduce__()
     assert envs.core.simulator.engine.launcher(ENV_STEP) is envs.core.launcher
+
+
+def test_a_step_takes_nothing_but_what_all_slots_need():
+    """What is shorter would have slots read beyond it. Here nothing may be launched, as it is a GPU's way."""
+    envs = make("cpu", "Trading")
+    launcher = envs.core._engine.launcher(ENV_STEP)
+    actions, before = torch.zeros(M, 2), envs.core.tensors["elapsed"].clone()
+    for size, stride in [(0, 0), (actions.nbytes // 2, 2), (actions.nbytes, 1), (2 * actions.nbytes, 2)]:
+        assert launcher.step(actions.data_ptr(), size, stride, 0) == operators.SHARED
+    assert torch.equal(envs.core.tensors["elapsed"], before)

@@ -109,7 +109,7 @@ def test_engines_agree_where_events_end_decisions(engines, decide):
 # What they see --------------------------------------------------------------------------------------------------------
 
 ECHO = """
-@ks.policy(memory={memory})
+@ks.policy(memory={memory}, informed=True)
 def echo(market, slot, own, draw):
 {body}
     return ks.quote((market.mid2 >> 1) - 1, 3, (market.mid2 >> 1) + 2, 3)
@@ -309,9 +309,15 @@ def test_what_is_refused_when_a_policy_is_declared():
         def none(market, slot, own, draw):
             return ks.quotes()
 
-    with pytest.raises(ValueError, match=r"maker: memory\['x'\]: expected one of"):
+    with pytest.raises(ProgramError, match="reads 'fundamental', .*informed=True"):
 
-        @ks.policy(memory={"x": "ret"})
+        @ks.policy()
+        def knows(market, slot, own, draw):
+            return ks.quote(market.fundamental, 1)
+
+    with pytest.raises(ValueError, match=r"maker: memory\['x'\]: expected one of .*, got 'fundamental'"):
+
+        @ks.policy(memory={"x": "fundamental"})
         def maker(market, slot, own, draw):
             return ks.keep()
 

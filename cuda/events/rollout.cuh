@@ -13,7 +13,7 @@ KS_ON_LANE int ints_of_warp(const Launch& launch) {
   return kEach > 1 ? shared_event_ints(KS_LEVELS, kLaneCount / kEach) : event_ints(KS_LEVELS, true);
 }
 
-// An observation in the lane's own column of shared memory, in bfloat16; RowsOnChip (policy/decide.cuh) reads it. Used as FeatureRows is.
+// An observation in the lane's own column of shared memory, in bfloat16; RowsOnChip (policy/record.cuh) reads it. Used as FeatureRows is.
 struct FeatureWords {
   static constexpr int kLanes = 1;
   static KS_ON_LANE int lane() { return 0; }
@@ -79,9 +79,9 @@ struct RolloutEnvironment : EventEnvironment<Market> {
   KS_ON_LANE void keep_final() const {
     const Rollout& rollout = this->launch.rollout;
     if (rollout.every == 0) return;
-    const int64_t to = (number / rollout.every * this->launch.markets + this->m) * PolicyDecision::kWidth / 2;
+    const int64_t to = (number / rollout.every * this->launch.markets + this->m) * kRowWidth / 2;
 #pragma unroll 1
-    for (int j = 0; j < PolicyDecision::kWidth / 2; ++j)
+    for (int j = 0; j < kRowWidth / 2; ++j)
       reinterpret_cast<uint32_t*>(rollout.final_rows16)[to + j] = j < RowsOnChip::kWords ? words().own[j * kLaneCount] : 0;
   }
   // The last observation of an episode, or the present one; this is also the last, but where an episode has just begun.
@@ -118,8 +118,7 @@ KS_ON_LANE OnChip roll_out_on_chip(const Launch& launch, const WarpMarkets& mark
     const uint64_t counter = noise_counter(launch, environment.key, environment.t);
     sync_warp();
     if constexpr (Environment::kOnChip) {
-      const PolicyDecision decision = {launch, launch.rollout, markets, 0, here.decisions};
-      decision.decide(network, RowsOnChip{environment.words().own - this_lane()}, counter);
+      decide(launch, markets, network, RowsOnChip{environment.words().own - this_lane()}, 0, counter, here.decisions);
     } else {
       decide(launch, markets, network, counter, here.decisions);
     }

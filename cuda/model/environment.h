@@ -76,7 +76,7 @@ template <typename Market>
 struct DecisionRoom {
   static constexpr bool kMayReject = Market::kHasLadders || kMayKeep || ((kMayTakeRecords || kMayHavePolicies) && Market::kQueues);
   Account before[Market::kRoom];
-  int32_t remembers[kMayHavePolicies ? Market::kRoom : 1][kMayHavePolicies ? kPolicyWords : 1];  // of slots' policies, from now on
+  int32_t remembers[kMayHavePolicies ? Market::kRoom : 1][kRememberedWords];  // of slots' policies, from now on
   Quote fresh[Market::kOrderRoom];  // of slot after slot, level after level
   SlotRecords<kMayReject ? Market::kOrderRoom : 0> records;  // of these, where actions may keep quotes, or records have flags
 };

@@ -264,6 +264,7 @@ struct Rollout {
   float* final_rows;               // [R, M, Y, W]
   float* actions;                  // [T, M, Y, A] as drawn, not cut to their space; of a continuous policy
   int64_t* choices;                // [T, M, Y] of a discrete one
+  int32_t* orders;                 // [T, M, Y, N, 4] of programs what they submitted, or under continuous trading, with flags, [.., 6]
   float* log_prob;                 // [T, M, Y]
   float* value;                    // [T, M, Y] or null
   float* reward;                   // [T, M, Y]

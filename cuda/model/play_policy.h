@@ -15,6 +15,14 @@ KS_RULE constexpr bool some_policy_looks() {
   return false;
 }
 template <int kNumber = 0>
+KS_RULE constexpr int most_words() {
+  if constexpr (kNumber < kPolicies) {
+    constexpr int kOwn = Policy<kNumber>::kWords, kOthers = most_words<kNumber + 1>();
+    return kOwn > kOthers ? kOwn : kOthers;
+  }
+  return 1;
+}
+template <int kNumber = 0>
 KS_RULE SlotOrders decide_policy(int32_t number, const PolicyMarket& market, const PolicySlot& slot, const AgentDraw& draw,
                                  const int32_t* parameters, const int32_t* memory, int32_t* remembers) {
   if constexpr (kNumber < kPolicies) {
@@ -24,11 +32,14 @@ KS_RULE SlotOrders decide_policy(int32_t number, const PolicyMarket& market, con
   return no_orders();
 }
 KS_RULE bool policy_looks(const SlotPolicy&) { return some_policy_looks(); }
+constexpr int kRememberedWords = most_words();  // room for what any of them remembers
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 constexpr bool kMayHavePolicies = false;
+constexpr int kRememberedWords = 1;
 KS_RULE bool policy_looks(const SlotPolicy&) { return false; }
 #else
 constexpr bool kMayHavePolicies = true;
+constexpr int kRememberedWords = kPolicyWords;
 inline const PolicyFunctions& functions_of(const SlotPolicy& policy) {
   return *reinterpret_cast<const PolicyFunctions*>(policy.functions);
 }

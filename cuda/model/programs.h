@@ -55,8 +55,13 @@ struct LevelOrders {
   Quote quote;
   int32_t flags;
 };
+// Flags as a record may have them: what is to trade at once is not post-only.
+KS_RULE int32_t flags_of(int32_t flags) {
+  const bool at_once = (flags & (kOrderFlagImmediateOrCancel | kOrderFlagMarket)) != 0;
+  return flags & (at_once ? 15 & ~kOrderFlagPostOnly : 15);
+}
 KS_RULE LevelOrders level_of(int32_t bid, int32_t bid_qty, int32_t ask, int32_t ask_qty, int32_t bid_flags, int32_t ask_flags) {
-  return {{bid, bid_qty, ask, ask_qty}, (bid_flags & 15) | (ask_flags & 15) << 8};
+  return {{bid, bid_qty, ask, ask_qty}, flags_of(bid_flags) | flags_of(ask_flags) << 8};
 }
 KS_RULE SlotOrders no_orders() { return {}; }
 KS_RULE SlotOrders keep_orders() {

@@ -57,7 +57,7 @@ KS_RULE Quote quote_of_policy_in_call(const Launch& launch, int64_t m, int k, co
   const PolicyMarket seen = policy_market(market, mids, bids, asks, launch.levels, policy_looks(launch.slot_policies[k]));
   PolicySlot slot = policy_slot(launch, task, role, p, mids, volumes, elapsed, arrival2, target, account, row, market.t);
   slot.levels = 1, slot.standing[0] = standing;
-  int32_t remembers[kPolicyWords];
+  int32_t remembers[kRememberedWords];
   const SlotOrders orders = orders_of_policy(launch, m, k, seen, slot, market.key, market.t, remembers);
   remember(launch, m, k, remembers);
   OrderFlags flags = {0};

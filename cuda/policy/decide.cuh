@@ -1,30 +1,14 @@
-// decide.cuh: the decisions of a policy that is evaluated within a launch, for the markets of a warp: it reads their observations,
+// decide.cuh: the decisions of a network that is evaluated within a launch, for the markets of a warp: it reads their observations,
 // writes the actions that the next step of the environment takes, and records both. policy/rollout.cuh calls it before each step.
 //   KS_POLICY_CATEGORICAL   1: a choice for each row, else numbers with Gaussian noise
-//   KS_POLICY_ROWS16        1: observations are recorded in bfloat16, else in float32
 // Noise is a word per row and pair of numbers, so it does not depend on who evaluates what, nor on how rollouts are cut:
 //   random_word(mix64(episode's key + seed * kGolden), t, 64 * slot + pair)
 #pragma once
 
-#include "model/market.h"
 #include "policy/network.cuh"
+#include "policy/record.cuh"
 
 namespace ks {
-
-// The markets of a warp, which lie together; each is that of so many lanes.
-struct WarpMarkets {
-  int64_t first;
-  int count, lanes_each;
-
-  KS_ON_LANE static WarpMarkets of(const Launch& launch, int64_t first, int most, int lanes_each) {
-    const int64_t left = launch.markets - first;
-    return {first, left < 0 ? 0 : left < most ? (int)left : most, lanes_each};
-  }
-  // This lane's market among them, and whether there is one; one lane of each keeps its numbers.
-  KS_ON_LANE int own() const { return this_lane() / lanes_each; }
-  KS_ON_LANE bool has_own() const { return own() < count; }
-  KS_ON_LANE bool keeps_own() const { return has_own() && this_lane() % lanes_each == 0; }
-};
 
 // What the noise of this lane's market comes from, at the decision that begins at t.
 KS_ON_LANE uint64_t noise_counter(const Launch& launch, uint64_t key, int64_t t) {
@@ -40,26 +24,6 @@ KS_ON_LANE void normals(uint64_t word, float& first, float& second) {
   first = length * fast_cos(angle), second = length * fast_sin(angle);
 }
 
-// Observations as the policy takes them: pairs of numbers in bfloat16, word j of row r. Behind the numbers there is a 1, then zeros.
-// They are in memory in float32; or in 16 bits in shared memory, word j of each row behind that of the row before.
-struct RowsInMemory {
-  const float* first;  // of row 0
-  int64_t stride;      // from row to row
-  int count;           // of rows: where one does not exist another does, as what comes of it is not used
-
-  static KS_ON_LANE float number(const float* row, int i) {
-    return i < KS_POLICY_INPUTS ? row[i] : i == KS_POLICY_INPUTS ? 1.0f : 0.0f;
-  }
-  KS_ON_LANE const float* row(int r) const { return first + (r < count ? r : 0) * stride; }
-  KS_ON_LANE uint32_t pair(int r, int j) const { return as_pair(number(row(r), 2 * j), number(row(r), 2 * j + 1)); }
-};
-struct RowsOnChip {
-  static constexpr int kWords = KS_POLICY_INPUTS / 2 + 1;
-  const uint32_t* words;
-
-  KS_ON_LANE uint32_t pair(int r, int j) const { return j < kWords ? words[j * kLaneCount + r] : 0; }
-};
-
 // One decision of one slot of a warp's markets. A row is the slot's of one of them; lane L decides for row L.
 struct PolicyDecision {
   const Launch& launch;
@@ -68,17 +32,9 @@ struct PolicyDecision {
   const int slot;
   const int64_t number;  // of the decision
 
-  static constexpr int kWidth = 8 * (KS_POLICY_INPUTS / 8 + 1);  // of a recorded row
-
   KS_ON_LANE bool exists(int row) const { return row < markets.count; }
   KS_ON_LANE int64_t slot_row(int row) const { return (markets.first + row) * launch.slots + slot; }
-  // The row's place among the recorded ones.
-  KS_ON_LANE int64_t place(int row) const {
-    return (number * launch.markets + markets.first + row) * rollout.slots + slot;
-  }
-  KS_ON_LANE RowsInMemory observations() const {
-    return {launch.observation + slot_row(0) * rollout.stride, (int64_t)launch.slots * rollout.stride, markets.count};
-  }
+  KS_ON_LANE int64_t place(int row) const { return recorded_place(launch, markets.first + row, slot, number); }
 
   // 16 observations as a factor of products; they are recorded on the way.
   template <typename From>
@@ -90,15 +46,15 @@ struct PolicyDecision {
 #pragma unroll
       for (int part = 0; part < 2 * kInputTiles; ++part) in[part / 2][part % 2 * 2 + half] = from.pair(row, part * 4 + word);
       if (!exists(row)) continue;
-      const int64_t to = place(row) * kWidth + 2 * word;
+      const int64_t to = place(row) * kRowWidth + 2 * word;
       if (KS_POLICY_ROWS16) {
         uint32_t* const out = reinterpret_cast<uint32_t*>(rollout.rows16) + to / 2;
 #pragma unroll
-        for (int part = 0; part < kWidth / 8; ++part) put(out + part * 4, in[part / 2][part % 2 * 2 + half]);
+        for (int part = 0; part < kRowWidth / 8; ++part) put(out + part * 4, in[part / 2][part % 2 * 2 + half]);
       } else {
-        const float* const seen = observations().row(row);
+        const float* const seen = rows_in_memory(launch, markets, slot).row(row);
 #pragma unroll 1
-        for (int i = 2 * word; i < kWidth; i += 8)
+        for (int i = 2 * word; i < kRowWidth; i += 8)
           put_two(rollout.rows + to - 2 * word + i, RowsInMemory::number(seen, i), RowsInMemory::number(seen, i + 1));
       }
     }
@@ -166,58 +122,11 @@ struct PolicyDecision {
 #endif
 };
 
-// Decisions of all of a warp's markets. In line, as a function that is called reads the launch from memory, number by number.
-KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, const Network& network, uint64_t counter, int64_t number) {
-#pragma unroll 1
-  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
-    const PolicyDecision decision = {launch, launch.rollout, markets, slot, number};
-    decision.decide(network, decision.observations(), counter);
-  }
-}
-
-// What came of a decision for a slot. `played`: whether its market took part in it.
-struct DecisionResult {
-  float reward;
-  bool terminated, truncated, played;
-};
-KS_ON_LANE DecisionResult result_in_memory(const Launch& launch, int64_t row, bool played) {
-  return {launch.reward[row], launch.terminated[row] != 0, launch.truncated[row] != 0, played};
-}
-
-// Record that of this lane's market.
-KS_ON_LANE void record(const Launch& launch, int64_t m, int slot, int64_t number, const DecisionResult& result) {
-  const Rollout& rollout = launch.rollout;
-  const int64_t to = (number * launch.markets + m) * rollout.slots + slot;
-  put(rollout.reward + to, result.reward);
-  rollout.terminated[to] = result.terminated;
-  rollout.truncated[to] = result.truncated;
-  rollout.played[to] = result.played;
-  if (slot == 0 && rollout.decision_events) rollout.decision_events[number * launch.markets + m] = launch.decision_events[m];
-}
-// And what its slot saw last, of an episode that was truncated.
-KS_ON_LANE void record_final(const Launch& launch, int64_t m, int slot, int64_t number) {
-  const Rollout& rollout = launch.rollout;
-  if (rollout.every == 0) return;
-  const float* const seen = launch.final_observation + (m * launch.slots + slot) * rollout.stride;
-  const int64_t to = ((number / rollout.every * launch.markets + m) * rollout.slots + slot) * PolicyDecision::kWidth;
-#pragma unroll 1
-  for (int i = 0; i < PolicyDecision::kWidth; i += 2) {
-    const float x = RowsInMemory::number(seen, i), y = RowsInMemory::number(seen, i + 1);
-    if (KS_POLICY_ROWS16) reinterpret_cast<uint32_t*>(rollout.final_rows16)[(to + i) / 2] = as_pair(x, y);
-    else rollout.final_rows[to + i] = x, rollout.final_rows[to + i + 1] = y;
-  }
-}
-
-// Both, of all slots with the policy, as the step left it in memory.
-KS_ON_LANE void record_step(const Launch& launch, const WarpMarkets& markets, int64_t number, bool played) {
-  if (!markets.keeps_own()) return;
-  const int64_t m = markets.first + markets.own();
-#pragma unroll 1
-  for (int slot = 0; slot < launch.rollout.slots; ++slot) {
-    const DecisionResult result = result_in_memory(launch, m * launch.slots + slot, played);
-    record(launch, m, slot, number, result);
-    if (result.truncated && played) record_final(launch, m, slot, number);
-  }
+template <typename From>
+KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, const Network& network, const From& from, int slot,
+                       uint64_t counter, int64_t number) {
+  const PolicyDecision decision = {launch, launch.rollout, markets, slot, number};
+  decision.decide(network, from, counter);
 }
 
 }  // namespace ks

@@ -2,9 +2,20 @@
 // of it is recorded.
 #pragma once
 
+#if KS_POLICY == 2
+#include "policy/programs.cuh"
+#else
 #include "policy/decide.cuh"
+#endif
 
 namespace ks {
+
+// Decisions of all of a warp's markets. In line, as a function that is called reads the launch from memory, number by number.
+KS_ON_LANE void decide(const Launch& launch, const WarpMarkets& markets, const Network& network, uint64_t counter, int64_t number) {
+#pragma unroll 1
+  for (int slot = 0; slot < launch.rollout.slots; ++slot)
+    decide(launch, markets, network, rows_in_memory(launch, markets, slot), slot, counter, number);
+}
 
 // From decision `from` on, where each step takes up its markets and stores them. `step()` plays one, of all lanes.
 template <typename Step>

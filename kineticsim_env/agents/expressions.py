@@ -162,7 +162,8 @@ class Expressions:
     def _known(self, node: ast.Attribute, names: Any, whose: str) -> str:
         if node.attr not in names:
             has = ", ".join(sorted(names)) or "nothing"
-            self.refuse(node, f"reads {node.attr!r}, which {whose} does not have; it has {has}")
+            hint = "; declare it with informed=True" if node.attr in self.words.hidden else ""
+            self.refuse(node, f"reads {node.attr!r}, which {whose} does not have; it has {has}{hint}")
         return node.attr
 
     # Operators -------------------------------------------------------------------------------------------------------

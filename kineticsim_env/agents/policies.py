@@ -6,7 +6,7 @@
         return ks.quote(low - own.half_spread, slot.max_qty, high + own.half_spread, slot.max_qty)
 
 What may be written is language.py's, as of `ks.agent`; docs/slot_policies.md has the names. Environments take them as
-opponents, and `EnvCore.set_programs` gives any slot one. The C++ text is included behind cuda/model/programs.h.
+opponents, and `EnvCore.set_slot_policies` gives any slot one. The C++ text is included behind cuda/model/programs.h.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 from kineticsim_env.agents.language import Program, read
 from kineticsim_env.agents.mixes import Fixed, whole32
-from kineticsim_env.agents.vocabulary import DRAWS, Vocabulary, no_order, order, own_in_cpp
-from kineticsim_env.runtime.values import check_choice, show
+from kineticsim_env.agents.vocabulary import DRAWS, SEEN, Vocabulary, no_order, order, own_in_cpp
+from kineticsim_env.runtime.values import check_choice, check_flag, show
 
-SEEN = ("mid2", "ret", "last_price", "best_bid", "best_ask", "best_bid_qty", "best_ask_qty", "t", "fundamental")
+INFORMED = "fundamental"  # what policies see that are declared informed
 OF_SLOT = (
     "inventory", "cash", "bought", "sold", "elapsed", "left", "remaining", "side", "arrival2", "max_qty", "max_offset",
     "max_quote_qty", "inventory_limit",
@@ -37,7 +37,7 @@ BY_NUMBER = (
     "mid_change",
     "volume",
 )  # methods of the slot
-STARTS = ("mid2", "last_price", "fundamental", "inventory")  # what memory can begin with, besides a number
+STARTS = ("mid2", "last_price", "inventory")  # what memory can begin with, besides a number
 MOST_WORDS = 32  # of memory
 
 
@@ -74,12 +74,16 @@ class ProgramPolicy:
         name: The function's name.
         parameters: int32 numbers by name, or read-only int32 arrays `[M]` of one per market.
         memory: What each word begins an episode with: a number, or a name of what is seen.
+        informed: Whether it sees the fundamental price.
         program: The function as C++ and as itself on numbers that wrap.
     """
 
-    def __init__(self, function: Callable[..., Any], parameters: Mapping[str, Any], memory: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], parameters: Mapping[str, Any], memory: Mapping[str, Any], informed: bool
+    ) -> None:
         """Check a declaration; see `policy`."""
         self.name, self.__doc__ = getattr(function, "__name__", show(function)), function.__doc__
+        self.informed = check_flag(f"{self.name}: informed", informed)
         self.parameters = Fixed({name: whole32(f"{self.name}.{name}", value) for name, value in parameters.items()})
         self.memory = Fixed({name: self._start(name, value) for name, value in memory.items()})
         if twice := sorted(set(self.parameters) & set(self.memory)):
@@ -87,7 +91,8 @@ class ProgramPolicy:
         if len(self.memory) > MOST_WORDS:
             raise ValueError(f"{self.name}: expected up to {MOST_WORDS} words of memory, got {len(self.memory)}")
         words = Vocabulary(
-            seen=frozenset(SEEN),
+            seen=frozenset((*SEEN, *([INFORMED] if informed else []))),
+            hidden=frozenset([] if informed else [INFORMED]),
             prices={},
             parameters=frozenset(self.parameters),
             memory=frozenset(self.memory),
@@ -105,7 +110,8 @@ class ProgramPolicy:
 
     def _start(self, name: str, value: Any) -> int | str:
         if isinstance(value, str):
-            check_choice(f"{self.name}: memory[{name!r}]", value, STARTS)
+            known = (*STARTS, *([INFORMED] if self.informed else []))
+            check_choice(f"{self.name}: memory[{name!r}]", value, known)
             return value
         return whole32(f"{self.name}: memory[{name!r}]", value)
 
@@ -153,7 +159,9 @@ def _values(name: str, given: Any) -> Any:
     return found
 
 
-def policy(*, memory: Mapping[str, Any] | None = None, **parameters: int) -> Callable[..., ProgramPolicy]:
+def policy(
+    *, memory: Mapping[str, Any] | None = None, informed: bool = False, **parameters: int
+) -> Callable[..., ProgramPolicy]:
     """Make a policy of a slot of a function: `@ks.policy(...)` before `def name(market, slot, own, draw)`.
 
     What the function can use, and what it returns: docs/slot_policies.md. Every engine plays it, with the same bits,
@@ -161,15 +169,16 @@ def policy(*, memory: Mapping[str, Any] | None = None, **parameters: int) -> Cal
 
     Args:
         memory: What it remembers, int32 words by name, with what they begin an episode with: a number, or one of
-            `"mid2"`, `"last_price"`, `"fundamental"`, `"inventory"` as its first decision sees it. `own.name` reads
+            `"mid2"`, `"last_price"`, `"inventory"`, `"fundamental"` as its first decision sees it. `own.name` reads
             and writes them.
+        informed: Whether it sees `market.fundamental`, which no learner of most tasks does.
         **parameters: int32 numbers by name, `own.name` in the function; `replace` changes them.
 
     Raises:
         ProgramError: If the function is not in the language: where, and what to write instead.
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
-    return lambda function: ProgramPolicy(function, parameters, dict(memory or {}))
+    return lambda function: ProgramPolicy(function, parameters, dict(memory or {}), informed)
 
 
 # As C++ ---------------------------------------------------------------------------------------------------------------

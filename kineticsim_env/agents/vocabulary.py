@@ -46,6 +46,7 @@ class Vocabulary:
     chances: frozenset[str]  # those of them whose argument is a probability from 0 to 1, or a whole number of 2^-24
     order: Callable[..., Any]  # the function that makes an order: side, tick, quantity, marketable
     no_order: Callable[..., Any]  # the function that makes none
+    hidden: frozenset[str] = frozenset()  # names that the first argument has for those who are declared informed alone
     # Of a policy of a slot, whose function has one argument more: names that this one has, all whole numbers; its
     # methods, with how many whole numbers each takes; and functions that make a level, a ladder of levels, and what
     # keeps all that stands.
@@ -88,9 +89,12 @@ def no_order() -> None:
 
 def vocabulary(parameters: Iterable[str], memory: Iterable[str], informed: bool) -> Vocabulary:
     """Return what the function of a class can name."""
-    seen: tuple[Any, ...] = (*SEEN, *PARAMETERS_SEEN, *(INFORMED if informed else ()))
+    seen, hidden = {*SEEN, *PARAMETERS_SEEN}, set(INFORMED)
+    if informed:
+        seen, hidden = seen | hidden, set()
     return Vocabulary(
         seen=frozenset(seen),
+        hidden=frozenset(hidden),
         prices=PRICES,
         parameters=frozenset((*parameters, *OWNED)),
         memory=frozenset(memory),

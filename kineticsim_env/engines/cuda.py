@@ -267,12 +267,13 @@ class CudaEngine(NativeEngine):
             decisions: T.
             auctions: Of each decision.
             fields: Those of `struct Rollout`. The caller answers for their sizes.
-            given: `actions` float32 `[M, K, A]` or `choices` int64 `[M, K]`, which each decision is written to.
+            given: `actions` float32 `[M, K, A]` or `choices` int64 `[M, K]`, which each decision of a network is
+                written to.
         """
         self._check_task(ENV_STEP, given)
-        networks = fields["networks"]
-        assert isinstance(networks, torch.Tensor)
-        kind = (policy, networks.shape[1] if len(networks) == 1 else 0)  # one network may be in shared memory
+        networks = fields.get("networks")
+        alone = isinstance(networks, torch.Tensor) and len(networks) == 1
+        kind = (policy, networks.shape[1] if alone else 0)  # one network may be in shared memory
         if kind not in self._policies:
             self._policies.append(kind)
         mode = _ROLLOUTS + self._policies.index(kind)

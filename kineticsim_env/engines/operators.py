@@ -108,7 +108,8 @@ class Launcher:
 
         Returns:
             PLAYED; MOVED, and nothing has happened, if a watched tensor lies elsewhere by now or has another size;
-            SHARED, likewise, if the input is a part of one or is not aligned; or the driver's error.
+            SHARED, likewise, if the input is a part of one, is not aligned, or is not what all slots of all markets
+            need; or the driver's error.
         """
         return self._library.ks_step(self.number, address, size, stride, stream)
 

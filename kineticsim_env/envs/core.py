@@ -122,7 +122,7 @@ class EnvCore:
         discrete = bool(task.num_choices(self.roles[0]))
         width = () if discrete else (action_length(task.keep, task.orders_per_side),)
         dtype = torch.int64 if discrete else torch.float32
-        self._rows = torch.zeros((*shape, *width), dtype=dtype, device=self.device) if self.programs else None
+        self.eager.rows = torch.zeros((*shape, *width), dtype=dtype, device=self.device) if self.programs else None
 
     def _make_own(self, own: Own) -> OwnStep:
         return OwnStep(own, self.settings, self.simulator, self.tensors, self.roles, self.observation_size)
@@ -279,17 +279,12 @@ class EnvCore:
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
         """Play one decision of every market: checked `actions` float32 `[M, K, A]`, or `choices` int64 `[M, K]`.
 
-        Axes of length 1 may be missing, as only the memory is handed on.
+        Axes of length 1 may be missing, as only the memory is handed on. Neither is needed where programs play all.
         """
         self._check_plays()
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
-        if self._rows is not None:
-            ((name, tensor),) = given.items()
-            size = tensor.numel() // len(self._rows)
-            self._rows.view(len(self._rows), len(self.roles), -1)[:, 0, :size] = tensor.view(len(self._rows), size)
-            given[name] = self._rows
-            if self.own is None and self._engine.step_at_once(self._rows):
-                return
+        if self.eager.rows is not None and self.learner_program is None:
+            given = {name: self.eager.of_all_slots(tensor) for name, tensor in given.items()}
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
@@ -297,7 +292,7 @@ class EnvCore:
         ((name, tensor),) = given.items()
         if self.opponents is not None:
             given[name] = tensor = self.opponents.join(tensor)
-        if not self._engine.step_at_once(tensor):
+        if tensor is None or not self._engine.step_at_once(tensor):
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
         self.own.finish()
         if self.opponents is not None:
@@ -347,7 +342,14 @@ class EnvCore:
             ValueError: If a ladder has more levels than the market's, or parameters are of another number of markets.
         """
         self._engine.set_slot_policies(policies)
+        self.eager.closed = self.closed or self._validate or self.learner_program is not None
         self.live_task.prepare_step()
+
+    @property
+    def learner_program(self) -> ProgramPolicy | None:
+        """The program that plays the first slot; None where it has actions."""
+        found = self._engine.slot_policies
+        return found.places[0].policy if found is not None and 0 in found.places else None
 
     @property
     def played(self) -> OrderRecords:
@@ -387,7 +389,7 @@ class EnvCore:
         clone.fills.copy_(self.fills)
         clone._make_rows()
         if (policies := self._engine.slot_policies) is not None:
-            clone._engine.set_slot_policies({slot: place.policy for slot, place in policies.places.items()})
+            clone.set_slot_policies({slot: place.policy for slot, place in policies.places.items()})
             for name, tensor in policies.tensors.items():
                 clone._engine.bound(name).copy_(tensor)
         if self.settings.own is not None and self.own is not None:

@@ -22,10 +22,12 @@ class EagerStep:
     Attributes:
         closed: Whether it takes none: after `close`, or where error words are looked at before every step.
         outputs: The outputs that were asked for, live.
+        rows: Actions or choices of all slots, `[M, K, ...]`, where programs play those behind the first; else None.
     """
 
     def __init__(self, engine: Engine, *, closed: bool) -> None:
         """Know the engine; nothing is taken before `expect`."""
+        self.rows: torch.Tensor | None = None
         self._engine, self._device, self.closed = engine, engine.device, closed
         self._shape: tuple[int, ...] = ()
         self._dtype = torch.float32
@@ -56,5 +58,14 @@ class EagerStep:
             and given.device == self._device
             and given.is_contiguous()
             and not (given.requires_grad or given.is_neg() or self.closed)
-            and self._engine.step_at_once(given)
+            and self._engine.step_at_once(self.of_all_slots(given))
         )
+
+    def of_all_slots(self, given: torch.Tensor) -> torch.Tensor:
+        """Return what the engine takes for checked actions or choices: themselves, or `rows` with them in front."""
+        if self.rows is None:
+            return given
+        markets = len(self.rows)
+        size = given.numel() // markets
+        self.rows.view(markets, -1)[:, :size] = given.view(markets, size)
+        return self.rows

@@ -1,4 +1,4 @@
-"""`rollout`: many decisions of a policy in one call, and what training needs of them, a `PolicyRollout`.
+"""`rollout`: many decisions of a network or a program in one call, and what training needs of them, a `PolicyRollout`.
 
 On a GPU they are one launch, with the policy inside the market's kernel: books, accounts and observations stay on the
 chip from decision to decision. Elsewhere, and where a user's own functions or wrappers come between, the environment
@@ -15,12 +15,13 @@ import gymnasium as gym
 import torch
 from gymnasium.vector import VectorEnv
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.policies import packing
-from kineticsim_env.policies.networks import LOG_ROOT_2PI, NetworkPolicy
+from kineticsim_env.policies.networks import LOG_ROOT_2PI, NetworkPolicy, NetworkShape
 from kineticsim_env.policies.noise import gumbels, normals, words_of
-from kineticsim_env.policies.rollouts import PolicyRollout, check_rollout
+from kineticsim_env.policies.rollouts import PolicyRollout, ProgramShape, check_rollout
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag, check_instance, show
 
@@ -31,7 +32,7 @@ _LEAST_CAPABILITY = (8, 0)  # of products of bfloat16
 
 def rollout(
     envs: Any,
-    policy: NetworkPolicy | Sequence[NetworkPolicy],
+    policy: NetworkPolicy | Sequence[NetworkPolicy] | ProgramPolicy,
     steps: int,
     *,
     out: PolicyRollout | None = None,
@@ -70,16 +71,23 @@ def rollout(
     if not hasattr(envs, "observation"):
         asked = "wrappers that have the present `observation`, as those of kineticsim_env.wrappers"
         raise TypeError(f"envs: expected {asked}, got {type(envs).__name__}")
-    networks = _check_policies(policy, core, envs.single_observation_space.shape[0])
+    width = envs.single_observation_space.shape[0]
+    program = policy if isinstance(policy, ProgramPolicy) else None
+    if program is not None and envs is not inner:
+        raise TypeError(f"envs: expected the environment itself, as {program.name} is a program, got one in wrappers")
+    networks = [] if program else _check_policies(policy, core, width)
     check_count("steps", steps, 1), check_flag("noise", noise)
     if observations not in _KINDS:
         raise ValueError(f"observations: expected torch.float32 or torch.bfloat16, got {show(observations)}")
     if not inner.was_reset:
         raise gym.error.ResetNeeded("rollout: the environment was never reset; call reset() first")
-    fresh = _empty(core, networks[0], steps, observations) if out is None else out
-    if out is not None:
-        _check_out(out, core, networks[0], steps)
     given = _seed_tensor(seed, core)
+    if core.learner_program is not program:
+        core.set_slot_policies(core.programs | ({0: program} if program else {}))
+    shape = ProgramShape(width, tuple(core.played.quotes.shape[2:])) if program else networks[0].shape
+    fresh = _empty(core, shape, steps, observations) if out is None else out
+    if out is not None:
+        _check_out(out, core, shape, steps)
     why = _why_steps(envs, core, networks)
     if why is None:
         _play_inside(core, networks, fresh, given, noise)
@@ -119,9 +127,9 @@ def _check_policies(policy: Any, core: EnvCore, width: int) -> list[NetworkPolic
     return networks
 
 
-def _check_out(out: Any, core: EnvCore, network: NetworkPolicy, steps: int) -> None:
-    like = _empty(core, network, steps, check_instance("out", out, PolicyRollout).rows.dtype, torch.device("meta"))
-    check_rollout(out, network.shape, core.device, "out")
+def _check_out(out: Any, core: EnvCore, shape: NetworkShape | ProgramShape, steps: int) -> None:
+    like = _empty(core, shape, steps, check_instance("out", out, PolicyRollout).rows.dtype, torch.device("meta"))
+    check_rollout(out, shape, core.device, "out")
     found = len(out.rows), out.rows.shape[1], out.every, out.decision_events is None, out.played is None
     if found != (steps, core.simulator.num_markets, like.every, like.decision_events is None, False):
         asked = f"a rollout of {steps} decisions in {core.simulator.num_markets} markets, as this environment's are"
@@ -143,10 +151,14 @@ def _every(core: EnvCore) -> int:
 
 @torch.inference_mode(False)
 def _empty(
-    core: EnvCore, network: NetworkPolicy, steps: int, kind: torch.dtype, device: torch.device | None = None
+    core: EnvCore,
+    shape: NetworkShape | ProgramShape,
+    steps: int,
+    kind: torch.dtype,
+    device: torch.device | None = None,
 ) -> PolicyRollout:
     where, events = core.device if device is None else device, core.task.decides_at_events
-    sizes = network.shape, steps, core.simulator.num_markets
+    sizes = shape, steps, core.simulator.num_markets
     return PolicyRollout.empty(*sizes, every=_every(core), device=where, dtype=kind, events=events)
 
 
@@ -162,7 +174,7 @@ def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> s
         and core.simulator.num_markets // len(networks) % _MARKETS_OF_A_NETWORK != 0,
     }
     why = next((reason for reason, holds in reasons.items() if holds), None)
-    if why is None and torch.cuda.get_device_capability(core.device) < _LEAST_CAPABILITY:
+    if why is None and networks and torch.cuda.get_device_capability(core.device) < _LEAST_CAPABILITY:
         return "the GPU has no products of bfloat16"
     return why
 
@@ -173,29 +185,32 @@ def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> s
 def _play_inside(
     core: EnvCore, networks: Sequence[NetworkPolicy], out: PolicyRollout, seed: torch.Tensor, noise: bool
 ) -> None:
-    shape, markets = networks[0].shape, core.simulator.num_markets
-    steps, slots = len(out.rows), len(core.roles)
-    weights = packing.packed(networks)
-    kept = out.rows.dtype == torch.bfloat16
+    markets, slots, kept = core.simulator.num_markets, len(core.roles), out.rows.dtype == torch.bfloat16
     fields: dict[str, Any] = {
-        "networks": weights,
-        "markets_per_network": markets if len(networks) == 1 else markets // len(networks),
-        "seed": seed,
-        "noise": int(noise),
         "slots": 1,
         "stride": core.tensors["observation"].shape[-1],
         "every": out.every,
         ("rows16" if kept else "rows"): out.rows,
         ("final_rows16" if kept else "final_rows"): out.final_rows,
-        ("choices" if shape.categorical else "actions"): out.action,
-        **{name: getattr(out, name) for name in ("log_prob", "value", "reward", "terminated", "truncated", "played")},
-        "decision_events": out.decision_events,
+        **{name: getattr(out, name) for name in ("reward", "terminated", "truncated", "played", "decision_events")},
     }
-    if shape.categorical:
-        given = {"choices": torch.zeros((markets, slots), dtype=torch.int64, device=core.device)}
+    given: dict[str, torch.Tensor] = {}
+    if networks:
+        shape = networks[0].shape
+        kind, chosen = packing.definitions(shape, rows16=kept), "choices" if shape.categorical else "actions"
+        fields |= {
+            "networks": packing.packed(networks),
+            "markets_per_network": markets if len(networks) == 1 else markets // len(networks),
+            "seed": seed,
+            "noise": int(noise),
+            chosen: out.action,
+            **{name: getattr(out, name) for name in ("log_prob", "value")},
+        }
+        width = () if shape.categorical else (max(core.task.action_form(role).size for role in core.roles),)
+        given[chosen] = torch.zeros((markets, slots, *width), dtype=out.action.dtype, device=core.device)
     else:
-        given = {"actions": torch.zeros((markets, slots, shape.outputs), device=core.device)}
-    core.roll_out(packing.definitions(shape, rows16=kept), steps, fields, given)
+        kind, fields["orders"] = packing.definitions_of_programs(out.inputs, rows16=kept), out.action
+    core.roll_out(kind, len(out.rows), fields, given)
     _write_rows(out.last_rows, core.seen("observation", core.roles[0], 0))
 
 
@@ -212,7 +227,7 @@ def _write_rows(rows: torch.Tensor, observation: torch.Tensor) -> None:
 def _play_by_steps(
     envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy], out: PolicyRollout, seed: torch.Tensor, noise: bool
 ) -> None:
-    """Play the same with torch's networks, in float32."""
+    """Play the same with torch's networks, in float32; without any the learner's slot has a program."""
     market, stands = core.simulator.tensors, core.lets_stand
     takes_part: Any = out.played
     core.lets_stand = True
@@ -222,10 +237,15 @@ def _play_by_steps(
             _write_rows(out.rows[t], observation)
             stopped = (market["error"] & _STOPPED) != 0
             torch.logical_not(core.tensors["done"] | stopped, out=takes_part[t])
-            words = words_of(seed, market["seed"], market["episode"], market["t"])
-            action = _decide(networks, observation, words, out, t, noise)
-            observation, reward, terminated, truncated, infos = envs.step(_as_output(action, envs))
+            action = None
+            if networks:
+                words = words_of(seed, market["seed"], market["episode"], market["t"])
+                action = _as_output(_decide(networks, observation, words, out, t, noise), envs)
+            observation, reward, terminated, truncated, infos = envs.step(action)
             observation = _as_tensor(observation, core)
+            if not networks:
+                quotes = core.played.quotes[:, 0]
+                out.action[t] = torch.where(takes_part[t].view(-1, *[1] * (quotes.dim() - 1)), quotes, 0)
             for buffer, result in ((out.reward, reward), (out.terminated, terminated), (out.truncated, truncated)):
                 buffer[t] = _as_tensor(result, core)
             seen = infos["final_obs"] if core.autoreset == SAME_STEP else observation

@@ -15,6 +15,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.arguments import shows_arguments, split, with_task
@@ -178,6 +179,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
                 device, or NumPy. What is at most 0.001 outside [-1, 1] is clamped. What is further out is refused; on
                 a GPU it is clamped, and an error at the next check. Or `ks.OrderRecords`: prices, quantities and flags.
+                None where a program plays the learner's slot.
 
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
@@ -214,12 +216,20 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded(_NEVER_RESET)
         core = self.core
+        if core.learner_program is not None:
+            if actions is not None:
+                allowed = f"None, as the program {core.learner_program.name} plays the learner's slot"
+                raise ValueError(f"actions: expected {allowed} until core.set_slot_policies({{}}), got actions")
+            core.step()
+            return
         if isinstance(actions, OrderRecords):
             core.step_records(**joined(core, [("actions", 0, actions, (self.num_envs,))]))
             return
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
-    def rollout(self, policy: NetworkPolicy | Sequence[NetworkPolicy], steps: int, **how: Any) -> PolicyRollout:
+    def rollout(
+        self, policy: NetworkPolicy | Sequence[NetworkPolicy] | ProgramPolicy, steps: int, **how: Any
+    ) -> PolicyRollout:
         """Play `steps` decisions of a policy in one call; see `kineticsim_env.rollout`, which has all arguments."""
         return rollout(self, policy, steps, **how)
 

@@ -31,6 +31,11 @@ def definitions(shape: NetworkShape, *, rows16: bool) -> dict[str, int | str]:
     }
 
 
+def definitions_of_programs(inputs: int, *, rows16: bool) -> dict[str, int | str]:
+    """Return those of a kernel in which programs play, and observations of so many numbers are recorded."""
+    return {"KS_POLICY": 2, "KS_POLICY_INPUTS": inputs, "KS_POLICY_ROWS16": int(rows16)}
+
+
 @torch.no_grad()
 def packed(networks: Sequence[NetworkPolicy]) -> torch.Tensor:
     """Return the weights of networks of one shape, int32 `[G, n]`, on their device. Waits for nothing."""

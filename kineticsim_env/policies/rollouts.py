@@ -14,14 +14,28 @@ from kineticsim_env.runtime.values import check_count
 
 
 @dataclasses.dataclass(frozen=True)
+class ProgramShape:
+    """What the rollout of a program has.
+
+    Attributes:
+        inputs: Numbers of an observation, F.
+        orders: The shape of what a slot submits, as `OrderRecords` has it: `(4,)`, of a ladder `(N, 4)`, or under
+            continuous trading `(N, 2, 3)`.
+    """
+
+    inputs: int
+    orders: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class PolicyRollout:
     """T decisions of M markets; F numbers of an observation, A of an action, W the least multiple of 8 above F.
 
     Attributes:
         rows: What the policy saw, float32 or bfloat16 `[T, M, W]`: the observation, then a 1, then zeros.
         action: What it chose: of a Gaussian policy float32 `[T, M, A]` as drawn, before it was cut to [-1, 1]; of a
-            categorical one int64 `[T, M]`.
-        log_prob: The logarithm of its probability or density, float32 `[T, M]`.
+            categorical one int64 `[T, M]`; of a program the order records that it submitted, int32 `[T, M, ...]`.
+        log_prob: The logarithm of its probability or density, float32 `[T, M]`; 0 of a program.
         value: Values of the observations, float32 `[T, M]`; 0 without a critic.
         reward: float32 `[T, M]`.
         terminated: bool `[T, M]`.
@@ -68,7 +82,7 @@ class PolicyRollout:
     @classmethod
     def empty(
         cls,
-        shape: NetworkShape,
+        shape: NetworkShape | ProgramShape,
         steps: int,
         markets: int,
         *,
@@ -102,12 +116,10 @@ class PolicyRollout:
             made[..., shape.inputs] = 1.0
             return made
 
-        action = (
-            buffer(steps, markets, kind=torch.int64) if shape.categorical else buffer(steps, markets, shape.outputs)
-        )
+        sizes, action = _action_of(shape)
         return cls(
             rows=rows(steps, markets),
-            action=action,
+            action=buffer(steps, markets, *sizes, kind=action),
             log_prob=buffer(steps, markets),
             value=buffer(steps, markets),
             reward=buffer(steps, markets),
@@ -122,7 +134,16 @@ class PolicyRollout:
         )
 
 
-def check_rollout(rollout: PolicyRollout, shape: NetworkShape, device: torch.device, named: str = "rollout") -> None:
+def _action_of(shape: NetworkShape | ProgramShape) -> tuple[tuple[int, ...], torch.dtype]:
+    """Return the sizes behind `[T, M]` and the kind of what is chosen."""
+    if isinstance(shape, ProgramShape):
+        return shape.orders, torch.int32
+    return ((), torch.int64) if shape.categorical else ((shape.outputs,), torch.float32)
+
+
+def check_rollout(
+    rollout: PolicyRollout, shape: NetworkShape | ProgramShape, device: torch.device, named: str = "rollout"
+) -> None:
     """Refuse, by name, a rollout whose tensors are not those of the policy's shape."""
     if rollout.rows.dim() != 3:
         raise ValueError(f"{named}.rows: expected [T, M, W], got {list(rollout.rows.shape)}")
@@ -132,9 +153,10 @@ def check_rollout(rollout: PolicyRollout, shape: NetworkShape, device: torch.dev
         raise ValueError(f"{named}.rows: expected bfloat16 or float32, got {kind}")
     check_count(f"{named}.every", rollout.every, 1)
     each, flag, number = (steps, markets), (torch.bool,), (torch.float32,)
+    sizes_chosen, kind_chosen = _action_of(shape)
     wanted = {
         "rows": ((*each, width), (kind,)),
-        "action": (each, (torch.int64,)) if shape.categorical else ((*each, shape.outputs), number),
+        "action": ((*each, *sizes_chosen), (kind_chosen,)),
         "log_prob": (each, number),
         "value": (each, number),
         "reward": (each, number),

@@ -275,3 +275,18 @@ def depth(seen: Mapping[str, Any], side: int, reach: int) -> int:
         return 0
     row = seen["bid"] if side == BUY else seen["ask"]
     return sum(units for tick, units in enumerate(row) if side * (best - seen["price_origin"] - tick) <= reach)
+
+
+def liquidation(seen: Mapping[str, Any], inventory: int) -> int:
+    """The cash that crossing the built-in book at once brings."""
+    row, way = (seen["bid"], -1) if inventory > 0 else (seen["ask"], 1)
+    left, cash = abs(inventory), 0
+    price = seen["last_price"]
+    for tick in range(len(row))[::way]:
+        units = min(left, row[tick])
+        if row[tick]:
+            price = seen["price_origin"] + tick
+        if left and units:
+            cash -= way * units * price
+            left -= units
+    return cash - way * left * price

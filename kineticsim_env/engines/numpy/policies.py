@@ -10,6 +10,7 @@ import numpy as np
 from kineticsim_env.agents.numbers import Int32
 from kineticsim_env.engines.numpy import state
 from kineticsim_env.engines.numpy.agents import Draw, Own
+from kineticsim_env.engines.numpy.ladders import IMMEDIATE_OR_CANCEL, MARKET, POST_ONLY
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import Markets
 
@@ -140,8 +141,14 @@ def orders_of_policy(
         for n, level in enumerate(levels):
             numbers = [int(Int32(number)) for number in level]
             quotes[i, n] = numbers[:4]
-            flags[i, n] = (numbers[4] & 15) | (numbers[5] & 15) << 8
+            flags[i, n] = flags_of(numbers[4]) | flags_of(numbers[5]) << 8
     return quotes, flags, keeps
+
+
+def flags_of(flags: int) -> int:
+    """Return flags as a record may have them: what is to trade at once is not post-only."""
+    at_once = flags & (IMMEDIATE_OR_CANCEL | MARKET)
+    return flags & (15 & ~POST_ONLY if at_once else 15)
 
 
 def decide(args: dict[str, Any], market: int, place: Any, seen: Seen, slot: Slot, word: int) -> Any:
