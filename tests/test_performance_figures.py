@@ -141,6 +141,23 @@ def test_rows_stay_with_the_run_that_measured_them(script):
     assert not mark and data == run_of(script, "day 4") | {"rows": []}
 
 
+def test_rows_of_another_file_come_with_its_runs(script, tmp_path, monkeypatch):
+    def row(name, **more):
+        return {"group": "clock", "name": name, **more}
+
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    here.write_text(json.dumps(run_of(script, "day 1") | {"rows": [row("a"), row("b", figure=1)]}))
+    other = {"rows": [row("b", figure=2), row("c", run="day 3")], "runs": {"day 3": run_of(script, "day 3")}}
+    there.write_text(json.dumps(run_of(script, "day 2") | other))
+    words = ["--take", str(there), "--output", str(here)]
+    monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words])
+    script.main()
+    data = json.loads(here.read_text())
+    assert data["rows"] == [row("a"), row("b", figure=2, run="day 2"), row("c", run="day 3")]
+    assert data["machine"]["date"] == "day 1"
+    assert {name: run["machine"]["date"] for name, run in data["runs"].items()} == {"day 2": "day 2", "day 3": "day 3"}
+
+
 def test_a_row_that_fails_says_why_and_others_go_on(script):
     row = script.measured({"group": "engine", "name": "odd", "kind": "Auctions", "agents": -1, "markets": 1})
     assert "num_agents" in row["failed"]

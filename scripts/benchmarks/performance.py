@@ -4,6 +4,7 @@
     python -m scripts.benchmarks.performance --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
         --output docs/benchmarks/performance_h200.json
     python -m scripts.benchmarks.performance --groups default --resume --output docs/benchmarks/performance_h200.json
+    python -m scripts.benchmarks.performance --take default.json --output docs/benchmarks/performance_h200.json
 
 Beside the suite (`python -m scripts.benchmarks`): the default market; presets, slots, shapes up to their limits, steps
 of every task, training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's
@@ -237,6 +238,21 @@ def joined(before: Row | None, run: Row, fresh: Iterable[Row]) -> tuple[Row, Row
     return before | {"runs": earlier | {date: run}, "rows": kept}, {"run": date}
 
 
+def taken(data: Row, path: Path) -> Row:
+    """Return a file's data with the rows of another file in place of its own, each still with its run."""
+    other = json.loads(path.read_text())
+    runs = {None: {name: part for name, part in other.items() if name not in ("rows", "runs")}} | other.get("runs", {})
+    for name, run in runs.items():
+        fresh = [
+            {key: value for key, value in row.items() if key != "run"}
+            for row in other["rows"]
+            if row.get("run") == name
+        ]
+        data, mark = joined(data, run, fresh) if fresh else (data, {})
+        data["rows"] += [row | mark for row in fresh]
+    return data
+
+
 def main() -> None:
     """Measure what is asked for; write the file after each row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -245,12 +261,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="rows of these groups whose names have one of these")
     parser.add_argument("--resume", action="store_true", help="keep the file's other rows")
     parser.add_argument("--missing", action="store_true", help="with --resume: measure what the file has not")
+    parser.add_argument("--take", nargs="+", type=Path, default=[], help="measure nothing: take rows of these files")
     parser.add_argument("--learning", nargs="+", type=Path, default=[], help="finished runs of examples/ppo_fast.py")
     parser.add_argument("--scale", type=int, default=1, help="divide numbers of markets, to try it out")
     parser.add_argument("--seconds", type=float, default=LEAST["seconds"], help="how long a row is measured")
     options = parser.parse_args()
     LEAST["seconds"] = options.seconds
-    before = json.loads(options.output.read_text()) if options.resume else None
+    before = json.loads(options.output.read_text()) if options.resume or options.take else None
+    if before and options.take:
+        for path in options.take:
+            before = taken(before, path)
+        options.output.write_text(json.dumps(before, indent=1) + "\n")
+        return
     waiting = chosen(options.groups, options.scale)
     waiting = [row for row in waiting if not options.only or any(text in row["name"] for text in options.only)]
     if before and options.missing:
