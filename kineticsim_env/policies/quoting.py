@@ -195,4 +195,4 @@ def _program(levels: int) -> ks.ProgramPolicy:
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # where the language reads sources
     names = {**globals(), "no_order": no_order}
     exec(compile(text, name, "exec", dont_inherit=True), names)  # noqa: S102
-    return ks.policy(memory=None, **Form().numbers(1))(names["quoting"])
+    return ks.ProgramPolicy(names["quoting"], Form().numbers(1), memory={}, informed=False)
