@@ -48,7 +48,7 @@ def stands(figures: Figures, scaling: Mapping[str, Any], trained: Trained | None
     captured = figures["steps", "1024 markets, 64 agents"]["us_per_step"]
     live, copied = (figures["python", f"1024 markets, copy={copy}"]["us_per_step"] for copy in (False, True))
     default, fast = (training_rate(figures, trained or {}, name) for name in ("default", "fast"))
-    bound = "instructions" if row_of(trained or {}, "trading") else "memory traffic of the updates"
+    bound = "rollouts and updates, half each" if row_of(trained or {}, "trading") else "memory traffic of the updates"
     ahead, ahead_fast = (figures["learning", name]["ahead_wall_s"] for name in ("default", "fast"))
     four = scaling["scaling"]["4"]["ratios"]
     core = events(figures, "paper, 256 agents, one core", "cpu")
@@ -218,7 +218,10 @@ def main(words: Sequence[str] | None = None) -> None:
     benchmarks = ROOT / "docs" / "benchmarks"
     parser.add_argument("--figures", type=Path, default=benchmarks / "performance_h200.json", help="what was measured")
     parser.add_argument("--scaling", type=Path, default=benchmarks / "scaling_h200.json", help="over several GPUs")
-    parser.add_argument("--training", type=Path, default=benchmarks / "training_h200.json", help="rates of training")
+    parser.add_argument("--training", type=Path, default=benchmarks / "training_h100.json", help="rates of training")
+    parser.add_argument(
+        "--policies", type=Path, default=benchmarks / "policies_h100.json", help="of policies inside, if any"
+    )
     parser.add_argument(
         "--two", type=Path, default=benchmarks / "training_scaling.json", help="of several GPUs, if any"
     )
@@ -239,12 +242,12 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/benchmarks/performance.py"
         )
     bodies = {
-        "default": default(figures),
+        "default": default(figures, load(options.policies) if options.policies.exists() else {}),
         "stands": stands(figures, scaling, trained),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
         "drawn": drawn(figures),
-        "training": training(trained, shared, earlier(figures)),
+        "training": training(trained, shared, earlier(figures), options.training.name),
         "cores": cores(figures),
         "clock": clock(figures),
         "parts": parts(json.loads(options.parts.read_text())),

@@ -31,8 +31,8 @@ LARGE = 1024, 16384, 65536
 SLOWER = 1 / 1.03  # what a row's rate may fall to
 
 
-def default(figures: Figures) -> str:
-    """Return the section, or nothing where the group has not been measured."""
+def default(figures: Figures, policies: Figures) -> str:
+    """Return the section, or nothing where the group has not been measured; `policies` are rows of a run by itself."""
     if not any(group == GROUP for group, _ in figures):
         return ""
     what = (
@@ -52,8 +52,9 @@ def default(figures: Figures) -> str:
         "The processor is a part of a host that others use, too, so rates of its two cores are lower than they could "
         "be: [environments](environments/index.md) have those of a machine with nothing beside it."
     )
-    tables = [sizes(figures), tasks(figures), called(figures), rollouts(figures), evaluations(figures), cores(figures)]
-    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables), wrapped(shared)])
+    tables = [sizes(figures), tasks(figures), called(figures), cores(figures), inside(policies)]
+    tables.insert(-1, wrapped(shared))
+    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables)])
 
 
 def changes(figures: Figures, before: Figures) -> str:
@@ -143,6 +144,15 @@ def called(figures: Figures) -> str:
         rows.append([what, *(_added(row, before) for row, before in zip(found, plain, strict=True))])
     heads = [f"{at:,} markets, {'Python' if way else 'graph'}" for at, way in places]
     return _table(["one step (and what is added, in us)", *heads], rows)
+
+
+def inside(figures: Figures) -> str:
+    """Return what policies in the launch of a step cost, beside steps and runs of the same call; or nothing."""
+    tables = [rollouts(figures), called(figures), evaluations(figures)]
+    if not any(tables):
+        return ""
+    what = f"Policies inside the launch, in one call ({source(figures, GROUP)}), so with steps and runs of their own:"
+    return "\n\n".join([wrapped(what), *filter(None, tables)])
 
 
 def rollouts(figures: Figures) -> str:

@@ -36,14 +36,14 @@ def place(found: Trained) -> str:
     return f"{machine['date'][:10]}; {machine['gpu']}, driver {machine['driver']}"
 
 
-def training(found: Trained, scaling: Trained, former: Sequence[Sequence[str]]) -> str:
-    """Return the tables of training; `former` are rows of earlier versions."""
+def training(found: Trained, scaling: Trained, former: Sequence[Sequence[str]], file: str) -> str:
+    """Return the tables of training, whose figures are in a file; `former` are rows of earlier versions."""
     parts = [rates(found), phases(found), several(scaling)] if measured(found) else []
     if parts:
         intro = (
-            "Measured by `python -m scripts.benchmarks.training_rate` ([training_h200.json](benchmarks/"
-            f"training_h200.json), {place(found)}), markets {found['markets']}. With the [fused update](rollouts.md) "
-            f"the policy is inside rollouts, too. `{BEFORE}` is what there was before, in the same run: steps and "
+            f"Measured by `python -m scripts.benchmarks.training_rate` ([{file}](benchmarks/{file}), {place(found)}), "
+            f"markets {found['markets']}. With the [fused update](rollouts.md) the policy is inside "
+            f"rollouts, too. `{BEFORE}` is what there was before, in the same run: steps and "
             "networks one after another, updates by autograd, compiled. Both are captured in CUDA graphs."
         )
         parts.insert(0, wrapped(intro))
