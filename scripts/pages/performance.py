@@ -16,7 +16,7 @@ from typing import Any
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_clock import clock, readme_row
 from scripts.pages.performance_cpu import cores, parts
-from scripts.pages.performance_default import PRESET, changes, default, readme_part
+from scripts.pages.performance_default import PRESET, changes, default, inside, readme_part
 from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
 from scripts.pages.performance_training import Trained, earlier, readme_rows, row_of, training, training_rate
 
@@ -242,7 +242,7 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/benchmarks/performance.py"
         )
     bodies = {
-        "default": default(figures, load(options.policies) if options.policies.exists() else {}),
+        "default": default(figures),
         "stands": stands(figures, scaling, trained),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
@@ -252,6 +252,8 @@ def main(words: Sequence[str] | None = None) -> None:
         "clock": clock(figures),
         "parts": parts(json.loads(options.parts.read_text())),
     }
+    if options.policies.exists():
+        bodies["default"] += "\n\n" + inside(load(options.policies), options.policies.name)
     text = options.page.read_text()
     for name, body in bodies.items():
         text = replaced(text, name, body)

@@ -31,8 +31,8 @@ LARGE = 1024, 16384, 65536
 SLOWER = 1 / 1.03  # what a row's rate may fall to
 
 
-def default(figures: Figures, policies: Figures) -> str:
-    """Return the section, or nothing where the group has not been measured; `policies` are rows of a run by itself."""
+def default(figures: Figures) -> str:
+    """Return the section, or nothing where the group has not been measured."""
     if not any(group == GROUP for group, _ in figures):
         return ""
     what = (
@@ -52,9 +52,8 @@ def default(figures: Figures, policies: Figures) -> str:
         "The processor is a part of a host that others use, too, so rates of its two cores are lower than they could "
         "be: [environments](environments/index.md) have those of a machine with nothing beside it."
     )
-    tables = [sizes(figures), tasks(figures), called(figures), cores(figures), inside(policies)]
-    tables.insert(-1, wrapped(shared))
-    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables)])
+    tables = [sizes(figures), tasks(figures), called(figures), rollouts(figures), evaluations(figures), cores(figures)]
+    return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables), wrapped(shared)])
 
 
 def changes(figures: Figures, before: Figures) -> str:
@@ -146,13 +145,11 @@ def called(figures: Figures) -> str:
     return _table(["one step (and what is added, in us)", *heads], rows)
 
 
-def inside(figures: Figures) -> str:
-    """Return what policies in the launch of a step cost, beside steps and runs of the same call; or nothing."""
-    tables = [rollouts(figures), called(figures), evaluations(figures)]
-    if not any(tables):
-        return ""
-    what = f"Policies inside the launch, in one call ({source(figures, GROUP)}), so with steps and runs of their own:"
-    return "\n\n".join([wrapped(what), *filter(None, tables)])
+def inside(figures: Figures, file: str) -> str:
+    """Return what policies in the launch cost, of a file of its own: beside steps and runs of the same call."""
+    named = f"[{file}](benchmarks/{file}), {source(figures, GROUP)}"
+    what = f"Policies inside the launch, measured in one call ({named}), so with steps and runs of their own:"
+    return "\n\n".join([wrapped(what), *filter(None, [rollouts(figures), called(figures), evaluations(figures)])])
 
 
 def rollouts(figures: Figures) -> str:
