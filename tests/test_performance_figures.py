@@ -168,7 +168,7 @@ def words_of(source: Path, page: Path, readme: Path) -> list[str]:
     log = page.with_name("log.md")
     log.write_text((ROOT / "docs" / "performance_log.md").read_text())
     places = {"figures": source, "scaling": SCALING, "page": page, "readme": readme, "log": log}
-    places["policies"] = page.with_name("none.json")
+    places |= {"policies": page.with_name("none.json"), "training": SCALING.with_name("training_h200.json")}
     return [word for name, path in places.items() for word in (f"--{name}", str(path))]
 
 
