@@ -50,9 +50,9 @@ kernels:  ## compile every variant of the kernels for every architecture, with n
 
 sanitize:  ## watch every kernel variant and hostile calls with compute-sanitizer (memcheck and racecheck) on a GPU
 	@$(SETUP) test-gpu
-	compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
+	compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 $(VENV_PYTHON) -m scripts.sanitizer
 	compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 $(VENV_PYTHON) -m pytest -q -m gpu tests/test_hostile_gpu.py
-	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) -m scripts.sanitizer
 
 fuzz:  ## throw 110,000 hostile cases at the package under sanitizers, about an hour (FUZZ_FLAGS: see docs/robustness.md)
 	@$(SETUP) test

@@ -3,10 +3,9 @@
 An action is `clip(W x + b, -1, 1)`, x the environment's own observation, scaled. A market looks the same in a mirror
 that swaps buying and selling, and so do these policies: there is one W for both sides, and for sales it is given the
 observation's mirror image. The covariance matrix adaptation of the package `cma` (Hansen 2016, "The CMA evolution
-strategy: a tutorial") looks for b, and from there for W and b. A generation plays one vector environment, every
-candidate the same markets on new training seeds; its score is the money of `evaluate`, so no reward and no discount is
-chosen. The mean of the distribution is tried on further training seeds now and then, and the best one plays held-out
-episodes once.
+strategy: a tutorial") looks for b, then for W and b. A generation is one vector environment, on a GPU one launch
+(`linear_networks.py`), every candidate in the same markets; its score is the money of `evaluate`, so no reward and no
+discount is chosen. Means are tried on further training seeds, and the best one plays held-out episodes.
 
     python examples/linear_policies.py --help
     python examples/linear_policies.py --task Trading --preset trading --time-limit-minutes 3
@@ -23,12 +22,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import tyro
+from linear_networks import money
 from ppo_comparison import machine_name
 from tqdm import tqdm
 
 from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.evaluation import HELD_OUT_SEED, MEASURES, evaluate, evaluation_env
+from kineticsim_env.evaluation import HELD_OUT_SEED, MEASURES, confidence_interval, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 
 TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
@@ -168,9 +168,8 @@ class LinearPolicies:
 
 def score(policies: LinearPolicies, envs: Any, seed: int) -> np.ndarray:
     """Return the mean money of each of P policies, float64 `[P]`, all in the same markets from `seed` on."""
-    number = len(policies.weights)
-    seeds = np.tile(seed + np.arange(envs.num_envs // number, dtype=np.int64), number)
-    return evaluate(policies, envs, seeds).pnl.reshape(number, -1).mean(1)
+    seeds = seed + np.arange(envs.num_envs // (number := len(policies.weights)), dtype=np.int64)
+    return money(policies, envs, np.tile(seeds, number)).reshape(number, -1).mean(1)
 
 
 def train(args: Args, envs: Any, features: Features, progress: bool = True) -> dict[str, Any]:
@@ -187,6 +186,8 @@ def train(args: Args, envs: Any, features: Features, progress: bool = True) -> d
     except ModuleNotFoundError as error:
         raise SystemExit("it needs the package cma: pip install 'kineticsim-env[train]'") from error
 
+    for number in (1, args.population) if features.device.type == "cuda" else ():  # kernels are compiled before
+        money(LinearPolicies(features, torch.zeros(number, 2, features.number, dtype=torch.float64)), envs, 0)
     begin, limit = time.perf_counter(), 60 * args.time_limit_minutes
     constants = 0 if args.task == "Trading" else args.constants  # in a trader's size b cancels
     seed, settings = run_seed(args.seed), {"popsize": args.population, "seed": args.seed, "verbose": -9}
@@ -210,8 +211,7 @@ def train(args: Args, envs: Any, features: Features, progress: bool = True) -> d
         if over or generation % args.try_every == 0:
             mean = whole([search.mean])
             policy = LinearPolicies(features, torch.from_numpy(mean))
-            pnl, half = evaluate(policy, envs, seed + TRIED).pnl_interval()
-            seconds = time.perf_counter() - begin
+            (pnl, half), seconds = confidence_interval(money(policy, envs, seed + TRIED)), time.perf_counter() - begin
             curve.append({"generation": generation, "seconds": seconds, "pnl": pnl, "half": half})
             bar.set_postfix_str(f"{MEASURES[args.task]}: {pnl:.4g} ± {half:.2g}")
             if pnl > best["pnl"]:

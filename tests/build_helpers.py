@@ -103,7 +103,28 @@ ROLLOUT_KERNELS = {  # with a policy of two layers of 64 inside
     "rollouts of choices": [*_ROLLOUTS, *_CATEGORICAL, "-DKS_POLICY_ROWS16=1"],
     "rollouts of shared markets": [*_ROLLOUTS, *_GAUSSIAN, "-DKS_POLICY_ROWS16=1", "-DKS_LANES_PER_MARKET=8"],
 }
-_ALL_KERNELS = HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS | ROLLOUT_KERNELS
+PROGRAM_KERNELS = {  # with programs in all slots, or a network in one and programs in the others
+    "programs on the chip": [*_ROLLOUTS, "-DKS_POLICY=2", "-DKS_POLICY_ROWS16=1"],
+    "programs in float32": [*_ROLLOUTS, "-DKS_POLICY=2", "-DKS_POLICY_ROWS16=0"],
+    "programs of shared markets": [*_ROLLOUTS, "-DKS_POLICY=2", "-DKS_POLICY_ROWS16=1", "-DKS_LANES_PER_MARKET=8"],
+    "several programs": [*_ROLLOUTS, "-DKS_POLICY=2", "-DKS_POLICY_ROWS16=1", "-DKS_SLOTS=2"],
+    "several programs of shared markets": [
+        *_ROLLOUTS,
+        "-DKS_POLICY=2",
+        "-DKS_POLICY_ROWS16=0",
+        "-DKS_SLOTS=2",
+        "-DKS_LANES_PER_MARKET=32",
+    ],
+    "a network among programs": [*_ROLLOUTS, *_GAUSSIAN, "-DKS_POLICY_ROWS16=1", "-DKS_SLOTS=2"],
+    "a network among programs of shared markets": [
+        *_ROLLOUTS,
+        *_GAUSSIAN,
+        "-DKS_POLICY_ROWS16=0",
+        "-DKS_SLOTS=2",
+        "-DKS_LANES_PER_MARKET=32",
+    ],
+}
+_ALL_KERNELS = HOST_KERNELS | CLOCK_KERNELS | LATE_KERNELS | ROLLOUT_KERNELS | PROGRAM_KERNELS
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))

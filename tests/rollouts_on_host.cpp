@@ -7,11 +7,16 @@
 #include "engine_on_host.h"
 #include "warp/warp.cuh"
 #define KS_TASK 1
+#define KS_EVENTS 2
+#ifndef KS_POLICY
 #define KS_POLICY 1
+#endif
 #define KS_POLICY_RELU 0
 #define KS_POLICY_CRITIC 1
 #define KS_POLICY_HIDDEN 64
+#ifndef KS_SLOTS
 #define KS_SLOTS 1
+#endif
 #include "events/rollout.cuh"
 
 extern "C" int64_t ks_cpu_launch(const ks::Launch* given) {
@@ -23,7 +28,7 @@ extern "C" int64_t ks_cpu_launch(const ks::Launch* given) {
   memory.assign(fours * warps, {0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a});
   std::vector<int*> shared;
   for (int64_t warp = 0; warp < warps; ++warp) shared.push_back(&memory[fours * warp].a);
-  ks::on_all_warps(shared, [&](int warp) { ks::roll_out_warp<1>(launch, warp, shared[warp]); });
+  ks::on_all_warps(shared, [&](int warp) { ks::roll_out_warp<KS_SLOTS>(launch, warp, shared[warp]); });
   for (int64_t m = 0; m < launch.markets; ++m)
     if (ks::market_has_stopped(launch.error[m])) return m;
   return -1;

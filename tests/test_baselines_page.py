@@ -18,7 +18,7 @@ from kineticsim_env.evaluation import confidence_interval  # noqa: E402
 
 SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
-SMALL += ["--stack", "6", "--stack-seeds", "1"]
+SMALL += ["--further-seeds", "1", "--stack", "6", "--stack-seeds", "1"]
 PART = "Execution:trading"
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,8 @@ def runs(tmp_path_factory):
     """A part, its rows measured by two calls of the command."""
     folder = tmp_path_factory.mktemp("baselines")
     words = [*SMALL, "--parts", PART, "--runs", str(folder)]
-    baselines.main([*words, "--rows", "PPO, seed 1", "PPO, seed 2", "linear"])
+    baselines.main([*words, "--rows", "PPO, seed 1", "PPO fast", "linear"])
+    assert sorted(path.stem for path in folder.glob("*/*.npz")) == ["PPO_fast_seed_1", "PPO_seed_1", "linear"]
     assert not list(folder.glob("*.json")), "not all is there"
     baselines.main(words)
     return folder
@@ -51,9 +52,13 @@ def test_leads_are_paired(runs):
         money[json.loads(str(kept["told"]))["name"]] = kept["money"]
     assert set(money) == set(found["rows"]) and len(money["linear"]) == 16
     assert found["stacked"]["seeds"] == [money["PPO stacked, seed 1"].mean()] and found["stacked"]["stack"] == 6
+    assert list(found["further"]) == ["PPO fast", "PPO float32"]
+    passes = {name: one["settings"]["update_epochs"] for name, one in found["further"].items()}
+    assert passes == {"PPO fast": 1, "PPO float32": 4}
     mean = (money["PPO, seed 1"] + money["PPO, seed 2"]) / 2
     assert found["learned"]["pnl"] == pytest.approx(confidence_interval(mean))
-    for rival in ("linear", "linear, sizes too", "informed", found["scripted"]):
+    money["PPO fast"] = money["PPO fast, seed 1"]
+    for rival in ("linear", "linear, sizes too", "informed", found["scripted"], "PPO fast"):
         assert found["leads"][rival] == pytest.approx(confidence_interval(mean - money[rival]))
         assert not np.array_equal(money[rival], mean)
     scores = {name: row["score"] for name, row in found["rows"].items() if "score" in row}
@@ -90,6 +95,7 @@ def test_the_page(runs, tmp_path):
     baselines.main(["--results", str(runs), "--output", str(tmp_path)])
     text = (tmp_path / "README.md").read_text()
     assert "## Execution, call auctions (`trading`)" in text and "scripted: " in text and "2 training seeds" in text
+    assert "| PPO fast | " in text and "| 4 markets, 64 decisions, 1 pass; seeds: " in text
     assert "`gamma=1.0`" in text and (tmp_path / "images" / "baselines.png").exists()
     assert f"python -m examples.studies.baselines {' '.join(SMALL)}" in " ".join(text.split())
     again = tmp_path / "again"

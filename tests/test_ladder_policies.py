@@ -66,14 +66,14 @@ def test_one_level_is_the_maker_of_one_quote_to_the_bit(fields, seed, limit, kee
 
 
 def test_levels_are_what_is_quoted_once_those_before_are_filled():
-    """Worked out by hand: c1 is 1.386 and c2 0.707, and 2 lots of 5 units are held."""
+    """Worked out by hand: c1 is 1.386 and c2 0.707, and 2 lots of 5 units are held. In whole ticks."""
     task = task_of(3, max_offset=20)
     maker = LADDER(task, gamma=0.5, kappa=0.5, arrivals=1.0, sigma=0.5, qty=5)
     offsets, sizes = quoted(maker, observation(0.25))
     bids, asks = ([1.386294 + place * 0.707107 for place in places] for places in ([2.5, 3.5, 4.5], [-1.5, -0.5, 0.5]))
     assert offsets[0].T.tolist() == [
-        pytest.approx(bids, abs=1e-4),
-        pytest.approx([max(0.0, ask) for ask in asks], abs=1e-4),
+        pytest.approx([round(bid) for bid in bids], abs=1e-4),
+        pytest.approx([max(0, round(ask)) for ask in asks], abs=1e-4),
     ]
     assert torch.equal(sizes, torch.full((1, 3, 2), 5.0))
 

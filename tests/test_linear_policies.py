@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kineticsim_env import MarketConfig
-from kineticsim_env.evaluation import Evaluation, evaluate, evaluation_env
+from kineticsim_env.evaluation import evaluate, evaluation_env
 
 for name in ("tyro", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
@@ -46,7 +46,43 @@ def test_a_population_plays_as_each_one_alone(linear, task, engine):
         assert np.array_equal(getattr(together, name), np.concatenate([getattr(one, name) for one in each]))
     assert len({one.pnl.mean() for one in each}) == 5, "policies that trade, and not alike"
     scores = linear.score(linear.LinearPolicies(features, weights), envs, 7)
-    assert np.array_equal(scores, [one.pnl.mean() for one in each])
+    assert np.array_equal(scores, [one.pnl.mean() for one in each]), "8 markets each are too few for networks"
+
+
+@pytest.mark.parametrize("sizes", [False, True])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("preset", ["trading", "news"])
+def test_networks_play_what_linear_policies_do(linear, task, preset, sizes):
+    """In float32 the same orders, so the same money: of executors for both sides, of traders where they trade."""
+    networks = importlib.import_module("linear_networks")
+    envs, features = made(linear, task, 4 * 32, preset, sizes=sizes)
+    weights = torch.from_numpy(np.random.default_rng(2).normal(0, 0.2, (4, 2, features.number)))
+    policies, seeds = linear.LinearPolicies(features, weights), np.tile(5 + np.arange(32), 4)
+    as_networks = networks.networks_of(features, weights, envs.core.task.max_qty)
+    observation, _ = envs.reset(seed=seeds)
+    wanted = policies(observation)
+    found = torch.cat([one.act(rows) for one, rows in zip(as_networks, observation.chunk(4), strict=True)])
+    trades = wanted[:, :1].abs() * envs.core.task.max_qty > 0.5 if task == "Trading" else torch.ones(1)
+    assert torch.allclose(found * trades, wanted * trades, atol=1e-5) and (wanted * trades).abs().max() > 0.1
+    assert np.array_equal(networks.rolled_out(as_networks, envs, seeds), evaluate(policies, envs, seeds).pnl)
+    assert np.array_equal(networks.money(policies, envs, seeds), evaluate(policies, envs, seeds).pnl)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", TASKS)
+def test_on_a_gpu_money_is_nearly_that_of_evaluate(linear, task):
+    """To the rounding of networks to bfloat16, which moves few orders."""
+    networks = importlib.import_module("linear_networks")
+    envs, features = made(linear, task, 4 * 512, engine="cuda")
+    weights = torch.from_numpy(np.random.default_rng(2).normal(0, 0.2, (4, 2, features.number)))
+    policies = linear.LinearPolicies(features, weights)
+    seeds = np.tile(5 + np.arange(512), 4)
+    near, exact = (
+        part.reshape(4, -1) for part in (networks.money(policies, envs, seeds), evaluate(policies, envs, seeds).pnl)
+    )
+    error = (near - exact).std(1) / 512**0.5
+    assert not np.array_equal(near, exact) and (np.abs((near - exact).mean(1)) < 5 * error + 0.05 * exact.std(1)).all()
+    assert np.corrcoef(near.ravel(), exact.ravel())[0, 1] > 0.7
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -94,10 +130,9 @@ def test_cma_finds_the_best_weights_of_a_quadratic(linear, monkeypatch):
         weights = policies.weights.mT.numpy()
         noise = np.random.default_rng(int(np.min(seed))).normal(0, 100.0)
         money = noise - ((weights - wanted) ** 2).sum((1, 2))
-        each = np.repeat(money, envs.num_envs // len(weights))
-        return Evaluation(each, each, each, each)
+        return np.repeat(money, envs.num_envs // len(weights))
 
-    monkeypatch.setattr(linear, "evaluate", play)
+    monkeypatch.setattr(linear, "money", play)
     args = linear.Args(population=16, markets=2, generations=150, sigma=0.5)
     envs = SimpleNamespace(num_envs=32, core=SimpleNamespace(task=SimpleNamespace(horizon=1)))
     found = linear.train(args, envs, features, progress=False)

@@ -32,7 +32,9 @@ def invented(script) -> dict:
         rates = {
             f"{what}_per_s": number * 1e9 for what in ("events", "steps", "hashes", "training_steps", "rollout_steps")
         }
-        found.append(row | rates | {"us_per_step": 10 * number, "us_per_auction": number, "bytes": 18e6})
+        found.append(
+            row | rates | {"us_per_step": 10 * number, "us_per_auction": number, "bytes": 18e6, "seconds": 0.5}
+        )
     found += [{"group": "learning", "name": name, "ahead_wall_s": 2.0} for name in ("default", "fast")]
     return {"machine": {"date": "2031-01-02T", "gpu": "G", "driver": "D", "cpu": "C"}, "rows": found}
 
@@ -73,12 +75,17 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
 def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     words = ["--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
-    for more in (["memory"], ["clock", "--resume"]):
+    for more in (["memory"], ["clock", "--resume", "--only", "trading", "steps"], ["clock", "--resume", "--missing"]):
         monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words, *more])
         script.main()
     data = json.loads(path.read_text())
     assert not [row["failed"] for row in data["rows"] if "failed" in row]
     assert {row.get("run") for row in data["rows"] if row["group"] == "clock"} == set(data["runs"])
+    names = [row["name"] for row in data["rows"] if row["group"] == "clock"]
+    assert names[0] == "continuous, trading, 20 agents" and names[-1].startswith("continuous, paper"), (
+        "missing ones later"
+    )
+    assert sorted(names) == sorted(row["name"] for row in script.rows() if row["group"] == "clock")
     assert [row for row in data["rows"] if row["group"] == "memory" and "run" not in row]
     clock = {row["name"]: row for row in data["rows"] if row["group"] == "clock"}
     digests = [clock[f"{name}, trading, 20 agents"]["digest"] for name in ("continuous", "call", "each")]
@@ -97,7 +104,7 @@ def test_the_default_market_is_measured_in_small(script, tmp_path, monkeypatch):
     assert not [row["failed"] for row in rows.values() if "failed" in row]
     for row in rows.values():  # each market plays the events of the preset's interval, whatever agents it has
         if row["kind"] == "Auctions":
-            orders = script.PRESETS["news"]["interval"] * row["markets"]
+            orders = (20 if row["preset"] == "trading" else script.PRESETS["news"]["interval"]) * row["markets"]
             assert row["events_per_s"] * row["us_per_auction"] * 1e-6 == pytest.approx(orders)
     digest = {name: row["digest"] for name, row in rows.items()}
     assert len({digest[f"{what}, 1024 markets"] for what in ("MarketMaking", "Execution", "opponents", "reward")}) == 4
@@ -134,6 +141,23 @@ def test_rows_stay_with_the_run_that_measured_them(script):
     assert not mark and data == run_of(script, "day 4") | {"rows": []}
 
 
+def test_rows_of_another_file_come_with_its_runs(script, tmp_path, monkeypatch):
+    def row(name, **more):
+        return {"group": "clock", "name": name, **more}
+
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    here.write_text(json.dumps(run_of(script, "day 1") | {"rows": [row("a"), row("b", figure=1)]}))
+    other = {"rows": [row("b", figure=2), row("c", run="day 3")], "runs": {"day 3": run_of(script, "day 3")}}
+    there.write_text(json.dumps(run_of(script, "day 2") | other))
+    words = ["--take", str(there), "--output", str(here)]
+    monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words])
+    script.main()
+    data = json.loads(here.read_text())
+    assert data["rows"] == [row("a"), row("b", figure=2, run="day 2"), row("c", run="day 3")]
+    assert data["machine"]["date"] == "day 1"
+    assert {name: run["machine"]["date"] for name, run in data["runs"].items()} == {"day 2": "day 2", "day 3": "day 3"}
+
+
 def test_a_row_that_fails_says_why_and_others_go_on(script):
     row = script.measured({"group": "engine", "name": "odd", "kind": "Auctions", "agents": -1, "markets": 1})
     assert "num_agents" in row["failed"]
@@ -144,6 +168,7 @@ def words_of(source: Path, page: Path, readme: Path) -> list[str]:
     log = page.with_name("log.md")
     log.write_text((ROOT / "docs" / "performance_log.md").read_text())
     places = {"figures": source, "scaling": SCALING, "page": page, "readme": readme, "log": log}
+    places |= {"policies": page.with_name("none.json"), "training": SCALING.with_name("training_h200.json")}
     return [word for name, path in places.items() for word in (f"--{name}", str(path))]
 
 
@@ -245,7 +270,14 @@ def test_the_default_market_stands_first_and_what_is_missing_is_left_out(script,
     assert section.count("| 2.00 |") == 1 and "with three opponents" in section and "| two cores |" in section
     assert first.index("The default market, `news`.") < first.index("| 531 M |") < first.index("`paper`, 256 agents")
 
-    without = ("opponents", "MarketMaking, 262144", "run, one", "MarketMaking, 1024 markets, one", "Execution, 65536")
+    without = (
+        "opponents",
+        "programs",
+        "MarketMaking, 262144",
+        "run, one",
+        "MarketMaking, 1024 markets, one",
+        "Execution, 65536",
+    )
     kept = [row for row in data["rows"] if not (row["group"] == "default" and row["name"].startswith(without))]
     section = written(kept)[0].partition("## Where call auctions stand")[0]
     assert "three opponents" not in section and "| one core |" not in section and "| 2.00 |" not in section
@@ -253,6 +285,25 @@ def test_the_default_market_stands_first_and_what_is_missing_is_left_out(script,
 
     text, first = written([row for row in data["rows"] if row["group"] != "default"])
     assert "## The default market" not in text and "The default market, `news`" not in first
+
+
+def test_what_policies_take_stands_beside_steps_where_it_was_measured(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    rows = {row["name"]: row for row in data["rows"] if row["group"] == "default"}
+    rows["rollout, 65536 markets"]["us_per_step"] = 150.0
+    rows["MarketMaking, 65536 markets"]["us_per_step"] = 120.0
+    rows["run, 65536 markets"]["us_per_auction"] = 65.536
+    rows["programs, 65536 markets"]["us_per_step"] = 420.0
+    rows["evaluate, quiet quotes"]["seconds"] = 0.25
+    source.write_text(json.dumps(data))
+    section = performance.default(performance.load(source))
+    assert "150.0 us (437 M)" in section and "65.5 us (1.00 G)" in section and section.count("| 0.80 |") == 1
+    assert "with three opponents that are [programs](slot_policies.md)" in section and "420.0 us (+300.0)" in section
+    assert "| quiet quotes | 0.250 |" in section and "a scripted maker, 2,048 held-out episodes" in section
+    kept = [row for row in data["rows"] if row.get("kind") not in ("Rollouts", "Evaluations")]
+    source.write_text(json.dumps(data | {"rows": kept}))
+    section = performance.default(performance.load(source))
+    assert "rollout" not in section and "held-out episodes" not in section and "with a custom reward" in section
 
 
 def test_a_group_measured_later_says_so(script, tmp_path):

@@ -64,14 +64,15 @@ def test_without_a_limit_large_inventories_are_read_back_too():
 
 @pytest.mark.parametrize(("stationary", "tau"), [(True, 1.0), (False, 0.5)])
 def test_avellaneda_stoikov_known_answers(stationary, tau):
-    """10 units held: the bid moves away and the ask comes near by 10 * risk * tau."""
+    """With q units held the bid moves away and the ask comes near by q * risk * tau; in whole ticks."""
     task = MarketMakingTask(inventory_limit=40, max_offset=10, max_qty=8)
     policy = policies.AvellanedaStoikov(task, risk=0.1, kappa=0.25, gamma=0.1, qty=6, stationary=stationary)
     half_spread = 0.5 * 0.1 * tau + math.log(1 + 0.1 / 0.25) / 0.1
     assert half_spread == pytest.approx(3.364722 + 0.05 * tau, abs=1e-6)
-    bid, ask = half_spread + 10 * 0.1 * tau, half_spread - 10 * 0.1 * tau
-    expected = [bid / 5 - 1, ask / 5 - 1, 6 / 4 - 1, 6 / 4 - 1]
-    assert policy(observation(0.25, 0.5))[0].tolist() == pytest.approx(expected, abs=1e-6)
+    for held in range(-40, 41):
+        bid, ask = (max(0, min(round(half_spread + side * held * 0.1 * tau), 10)) for side in (1, -1))
+        expected = [bid / 5 - 1, ask / 5 - 1, 6 / 4 - 1, 6 / 4 - 1]
+        assert policy(observation(held / 40, 0.5))[0].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_avellaneda_stoikov_is_symmetric_and_skews_against_inventory():
@@ -83,15 +84,18 @@ def test_avellaneda_stoikov_is_symmetric_and_skews_against_inventory():
 
 
 def test_gueant_lehalle_fernandez_tapia_known_answers():
-    """2 lots held: the bid moves away and the ask comes near by two skews; both terms worked out by hand."""
+    """With lots held the bid moves away and the ask comes near by a skew each; both terms worked out by hand."""
     task = MarketMakingTask(inventory_limit=40, max_offset=10, max_qty=8)
     policy = policies.GueantLehalleFernandezTapia(task, gamma=0.5, kappa=0.5, arrivals=1.0, sigma=0.5, qty=5)
     spread = math.log(2) / 0.5
     skew = math.sqrt(0.25 * 0.5 / (2 * 0.5 * 1.0) * 2**2)
     assert (spread, skew) == (pytest.approx(1.386294, abs=1e-6), pytest.approx(0.707107, abs=1e-6))
-    bid, ask = spread + (2 * 2 + 1) / 2 * skew, spread - (2 * 2 - 1) / 2 * skew
-    expected = [bid / 5 - 1, ask / 5 - 1, 5 / 4 - 1, 5 / 4 - 1]
-    assert policy(observation(0.25))[0].tolist() == pytest.approx(expected, abs=1e-6)
+    for held in range(-40, 41):
+        lots = held / 5
+        bid, ask = spread + (2 * lots + 1) / 2 * skew, spread - (2 * lots - 1) / 2 * skew
+        bid, ask = (max(0, min(round(offset), 10)) for offset in (bid, ask))
+        expected = [bid / 5 - 1, ask / 5 - 1, 5 / 4 - 1, 5 / 4 - 1]
+        assert policy(observation(held / 40))[0].tolist() == pytest.approx(expected, abs=1e-6)
     long, short = (policy(observation(share))[0] for share in (0.25, -0.25))
     assert long[[0, 1]].tolist() == pytest.approx(short[[1, 0]].tolist())
 

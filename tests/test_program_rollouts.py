@@ -1,4 +1,4 @@
-"""Rollouts of programs: markets are what they are when the recorded orders are submitted one by one, on every engine."""
+"""Rollouts of programs: markets are what they are when recorded orders are submitted one by one, on every engine."""
 
 import pytest
 import torch

@@ -370,7 +370,7 @@ def test_random_markets_are_those_of_other_engines(environment, lanes, kind, eng
     made = ks.NetworkPolicy.make(inside.observation_size(role), size, categorical=bool(choices))
     policy = shaken(made).cuda()
     for number in range(2):
-        part = rollouts._empty(inside, policy, steps, kind)
+        part = rollouts._empty(inside, policy.shape, steps, kind)
         rollouts._play_inside(inside, [policy], part, torch.tensor([seed], device="cuda"), True)
         for t in range(steps):
             seen = played.tensors["observation"][:, 0, : part.inputs].to(kind)

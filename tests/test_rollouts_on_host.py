@@ -96,7 +96,7 @@ def roll_out(library, core, policy, steps, kind):
         struct.actions = struct.choices = None
         struct.rollout = type(struct.rollout)()
 
-    part = rollouts._empty(core, policy, steps, kind)
+    part = rollouts._empty(core, policy.shape, steps, kind)
     core.roll_out = launch
     rollouts._play_inside(core, [policy], part, torch.tensor([5]), True)
     return part

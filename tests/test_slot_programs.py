@@ -203,6 +203,18 @@ def test_memory_begins_anew_with_each_episode_and_goes_with_states_and_clones(en
             here.step()
 
 
+def test_nothing_is_read_of_actions_that_a_step_of_programs_has_not():
+    """Rows of actions keep no length from the step before, by which a kernel would look for them at no address."""
+    arguments = (ks.MarketConfig.preset("trading"), 3, TradingTask(**SMALL), ["trader", "maker"])
+    (core,) = make_cores(arguments, {"slots": (None, None)}, ("cpu",))
+    core.reset(1)
+    core.step(torch.zeros(3, 2, 4))
+    core.set_slot_policies({0: patient, 1: plain_maker})
+    core.step()
+    struct = core._engine._struct
+    assert (struct.actions, struct.action_stride) == (None, 0)
+
+
 # Opponents ------------------------------------------------------------------------------------------------------------
 
 

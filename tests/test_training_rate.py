@@ -13,6 +13,7 @@ for name in ("tyro", "tensorboard", "matplotlib"):
 
 SMALL = ["--engine", "cpu", "--seconds", "0.02", "--markets", "8"]
 CHANGES = {"num_envs": 8, "num_steps": 4}
+BOTH = "news, default", "trading, fast"
 
 
 @pytest.fixture
@@ -36,26 +37,28 @@ def measure(tmp_path, monkeypatch, capsys):
 
 @slow
 def test_parts_of_training(measure):
-    found, printed = measure("--variants", "default", "fast")
-    for name in ("default", "fast"):
+    found, printed = measure("--variants", *BOTH)
+    for name in BOTH:
         row = found[name]
         assert row["step_only"] > row["step_and_inference"] > row["training"] > 0
         assert row["ns_per_step"]["rollout"] == pytest.approx(1e9 / row["step_and_inference"])
         assert f"{name}: step only" in printed
-    assert found["default"]["settings"]["update_epochs"] == "4" and found["fast"]["settings"]["update_epochs"] == "1"
+        assert row["how"].startswith("updates are torch's") and row["settings"]["preset"] == name.partition(",")[0]
+    assert [found[name]["settings"]["update_epochs"] for name in BOTH] == ["4", "1"]
 
 
 def test_what_fails_is_reported(measure):
-    found, printed = measure("--variants", "default", "fast", num_minibatches=0)
-    for name in ("default", "fast"):
+    found, printed = measure("--variants", *BOTH, num_minibatches=0)
+    for name in BOTH:
         assert "ZeroDivisionError" in found[name]["failed"] and f"{name} FAILED" in printed
 
 
 @pytest.mark.slow
 def test_scaling(measure):
-    found, printed = measure("--scaling", "1", "2", "--variants", "fast")
+    name = "news, fast"
+    found, printed = measure("--scaling", "1", "2", "--variants", name)
     one, two = found["scaling"]["1"], found["scaling"]["2"]
-    assert one["ratios"] == {"engine": 1.0, "fast": 1.0}
+    assert one["ratios"] == {"engine": 1.0, name: 1.0}
     assert two["ratios"]["engine"] == pytest.approx(two["engine"] / one["engine"])
-    assert two["ratios"]["fast"] == pytest.approx(two["fast"]["training"] / one["fast"]["training"])
-    assert "2 processes, engine:" in printed and "2 processes, fast:" in printed
+    assert two["ratios"][name] == pytest.approx(two[name]["training"] / one[name]["training"])
+    assert "2 processes, engine:" in printed and f"2 processes, {name}:" in printed

@@ -6,6 +6,7 @@ safety depends on: each tensor of a launch is dense, and as large as the launch 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from bisect import bisect_right
@@ -54,7 +55,7 @@ class Engine:
         self._tables = dict.fromkeys(tables, 0)  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
         self.slot_policies: SlotPolicies | None = None
-        self._former_policies: list[SlotPolicies | None] = []  # whose tensors captured CUDA graphs may still hold on to
+        self._known_policies: dict[Any, SlotPolicies] = {}  # whose tensors captured CUDA graphs may still hold on to
         self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
 
@@ -246,10 +247,13 @@ class Engine:
     def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
         """Let policies play slots from now on, in the place of their actions; other slots have actions."""
         made = placed(policies, self._sizes, self.device) if policies else None
-        self._former_policies.append(self.slot_policies)
-        self.slot_policies = made
         if made is not None:
+            known = self._known_policies.setdefault(made.key, made)
+            for name, tensor in made.tensors.items():  # the same tensors for the same programs, with new numbers
+                known.tensors[name].copy_(tensor)
+            made = dataclasses.replace(made, tensors=known.tensors)
             self.bind(made.tensors)
+        self.slot_policies = made
 
     def _policies_play_all(self) -> bool:
         """Return whether no slot has actions."""

@@ -285,9 +285,9 @@ class CudaEngine(NativeEngine):
         )  # of one: books are read anew
         for name, value in fields.items():
             setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+        struct.action_stride = given["actions"].shape[-1] if "actions" in given else 0  # of none nothing is read
         for name, tensor in given.items():
             setattr(struct, name, self._checked(name, tensor, 1, auctions).data_ptr())
-            struct.action_stride = tensor.shape[-1] if name == "actions" else 0
         try:
             with torch.cuda.device(self._index):
                 kernel.launch(grid, block, shared, struct, private_torch.current_raw_stream(self._index))

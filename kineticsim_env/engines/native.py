@@ -202,8 +202,8 @@ class NativeEngine(Engine):
             struct.records = 1 if _FURTHER.isdisjoint(tensors) else 2
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
-        if (actions := tensors.get("actions")) is not None:
-            struct.action_stride = actions.shape[-1]
+        actions = tensors.get("actions")
+        struct.action_stride = 0 if actions is None else actions.shape[-1]  # of none nothing is read
         try:
             self._execute(mode, total)
         finally:  # after an error too, or the next launch writes where these tensors were

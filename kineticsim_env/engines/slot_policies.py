@@ -39,6 +39,13 @@ class SlotPolicies:
     different: tuple[ProgramPolicy, ...]
     tensors: Mapping[str, torch.Tensor]
 
+    @property
+    def key(self) -> object:
+        """What is the same for those that the same kernel plays with tensors of the same shapes."""
+        slots = tuple((slot, place.number) for slot, place in self.places.items())
+        shapes = tuple(tuple(tensor.shape) for tensor in self.tensors.values())
+        return slots, tuple(text_of_policy(one, 0) for one in self.different), shapes
+
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
 def placed(policies: Mapping[int, ProgramPolicy], sizes: layout.Sizes, device: torch.device) -> SlotPolicies:

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
+from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.envs import vector
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation.accounts import settle
+from kineticsim_env.evaluation.inside import playing, programs_in
 from kineticsim_env.evaluation.players import ManyPlayers, OnePlayer, standing_still
 from kineticsim_env.evaluation.results import Evaluation
 from kineticsim_env.policies import Policy
@@ -29,6 +31,7 @@ ENVIRONMENTS: dict[str, type[MarketVectorEnv]] = {name: getattr(vector, f"{name}
 _DEFAULTS: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
 _FIXED: dict[str, Any] = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
 _TENSORS: dict[str, Any] = {"output": "torch"}
+_LOOKS = 16  # decisions after which a GPU is asked whether all episodes have ended; those beyond count nothing
 
 
 def evaluation_env(num_envs: int, task: str = "MarketMaking", **kwargs: Any) -> MarketVectorEnv:
@@ -57,11 +60,15 @@ def evaluation_parallel_env(
 
 
 @overload
-def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: Any = ...) -> Evaluation: ...
+def evaluate(
+    policy: Policy | ProgramPolicy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: Any = ...
+) -> Evaluation: ...
 
 
 @overload
-def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: Any = ...) -> dict[str, Evaluation]: ...
+def evaluate(
+    policy: Mapping[str, Policy | ProgramPolicy], envs: BatchedParallelEnv, seed: Any = ...
+) -> dict[str, Evaluation]: ...
 
 
 @torch.no_grad()
@@ -80,7 +87,9 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
     Args:
         policy: Maps observations `[M, F]` to actions. If it has a `reset`, it is told where episodes begin, see
             `RecurrentPolicy`. With many learners a dict of policies: by role, called with `[M * n, F]`, the n learners
-            of a market next to each other, or by the learner's name (`"maker_0"`), called with `[M, F]`.
+            of a market next to each other, or by the learner's name (`"maker_0"`), called with `[M, F]`. Programs
+            (`ks.policy`), and scripted makers that have one, play inside the launch of a step, where nothing stands
+            between that they would pass by: no wrappers, no functions of yours. Makers' results are the same.
         envs: From `evaluation_env`, perhaps within wrappers; or from `evaluation_parallel_env`.
         seed: Of the episodes; market m gets `seed + m`, or its own of int64 `[M]`.
 
@@ -93,8 +102,9 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
     """
     base = _check_envs(envs)
     many = isinstance(base, BatchedParallelEnv)
+    policy, programs = programs_in(policy, envs, base)
     players = ManyPlayers(policy, base) if many else OnePlayer(policy)
-    with standing_still(envs, base.core):
+    with standing_still(envs, base.core), playing(base.core, programs):
         counted = [part.cpu().numpy() for part in _play(players, envs, base.core, seed)]
     results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(base.core.learners)]
     return dict(zip(base.possible_agents, results, strict=True)) if many else results[0]
@@ -110,11 +120,19 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)
-    total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
+    total, held, lived = (torch.zeros_like(pnl) for _ in range(3))
     alive = torch.ones_like(pnl, dtype=torch.bool)
     alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
     open_ = alive.clone()  # who is not settled yet
-    for _ in range(task.horizon * longest):
+    decisions, fills = task.horizon * longest, torch.zeros_like(core.fills)
+    for decision in range(1, decisions + 1):
+        # On a GPU each operation costs a launch, and each look at a number a wait.
+        if not may_end:  # every decision counts alike, and sums are of whole numbers
+            held += simulator.inventory.abs()
+            observation = envs.step(players.act(observation))[0]
+            total += tensors["reward"]
+            fills += core.fills
+            continue
         before = simulator.inventory.abs()
         observation = envs.step(players.act(observation))[0]
         weight = alive.double()  # of a decision, by how long it was
@@ -123,18 +141,18 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
         held += before * weight
         lived += weight
         total += tensors["reward"] * alive
-        traded += core.fills.sum(2) * alive
-        if not may_end:
-            continue
+        fills += core.fills * alive[:, :, None]
         alive &= ~tensors["over"]
-        if not bool((weight * alive).any()):  # or all that live have stopped, which `settle` says
-            break
-        early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
-        if bool(early.any()):
-            pnl = torch.where(early, settle(core, early, total, simulator.branch), pnl)
-            open_ &= ~early
+        if (core.host or decision % _LOOKS == 0) and not bool((weight * alive).any()):
+            break  # or all that live have stopped, which `settle` says
+        if core.learners > 1:
+            early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
+            if bool(early.any()):
+                pnl = torch.where(early, settle(core, early, total, simulator.branch), pnl)
+                open_ &= ~early
     pnl = torch.where(open_, settle(core, open_, total, lambda: simulator), pnl)
-    return pnl, total, traded / lived, held / lived
+    lived = lived if may_end else decisions
+    return pnl, total, fills.sum(2) / lived, held / lived
 
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:

@@ -2,7 +2,8 @@
 
 A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
 offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold for
-it. Of a ladder all but `LadderMaker` and `GueantLehalleFernandezTapiaLadder` quote level 0 alone.
+it. Of a ladder all but `LadderMaker` and `GueantLehalleFernandezTapiaLadder` quote level 0 alone. All but
+`RandomQuotes` are of one form, which quoting.py plays, also as a program inside the launch of a step.
 """
 
 from __future__ import annotations
@@ -10,34 +11,21 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import torch
-
-from kineticsim_env.policies.base import (
-    TIME_LEFT,
-    ScriptedPolicy,
-    UniformActions,
-    at_least,
-    inventory_in,
-    ladder_action,
-    levels_of,
-    maker_action,
-    mid_changes,
-    positive,
-)
+from kineticsim_env.policies.base import UniformActions, at_least, positive
+from kineticsim_env.policies.quoting import Form, Quoting
 from kineticsim_env.runtime.values import check_flag, check_number
 from kineticsim_env.tasks import MarketMakingTask
 from kineticsim_env.tasks.base import ForProfit
 
 
 @dataclasses.dataclass(frozen=True)
-class NoTrade(ScriptedPolicy):
+class NoTrade(Quoting):
     """Quotes nothing: the zero that every PnL is measured from."""
 
     task: MarketMakingTask
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        size = self.task.action_form("maker").size
-        return torch.full((len(observation), size), -1.0, device=observation.device)
+    def _form(self) -> Form:
+        return Form()
 
 
 class RandomQuotes(UniformActions):
@@ -47,7 +35,7 @@ class RandomQuotes(UniformActions):
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedSpread(ScriptedPolicy):
+class FixedSpread(Quoting):
     """Quotes `qty` on both sides, `half_spread` ticks from the mid, whatever it holds."""
 
     task: MarketMakingTask
@@ -56,14 +44,12 @@ class FixedSpread(ScriptedPolicy):
 
     _checks = {"half_spread": check_number, "qty": at_least(0)}
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        offset = torch.full((len(observation),), self.half_spread, device=observation.device)
-        qty = torch.full_like(offset, self.qty)
-        return maker_action(self.task, offset, offset, qty, qty)
+    def _form(self) -> Form:
+        return Form(self.half_spread, qty=self.qty)
 
 
 @dataclasses.dataclass(frozen=True)
-class LadderMaker(ScriptedPolicy):
+class LadderMaker(Quoting):
     """Quotes `qty` at every level of its ladder, on both sides, `spacing` ticks from one level to the next.
 
     With the inventory q and levels n from 0,
@@ -89,15 +75,13 @@ class LadderMaker(ScriptedPolicy):
     _reads = ForProfit
     _checks = {"half_spread": check_number, "spacing": at_least(0), "skew": at_least(0), "qty": at_least(0)}
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        away = self.half_spread + self.spacing * levels_of(self.task, observation)
-        offset = (self.skew * inventory_in(self.task, observation))[:, None]
-        qty = torch.full_like(offset, self.qty)
-        return ladder_action(self.task, away + offset, away - offset, qty, qty)
+    def _form(self) -> Form:
+        levels = self.task.orders_per_side
+        return Form(self.half_spread, self.skew, self.spacing, levels=levels, qty=self.qty)
 
 
 @dataclasses.dataclass(frozen=True)
-class QuietQuotes(ScriptedPolicy):
+class QuietQuotes(Quoting):
     """Quotes while the price is quiet, and stays away after large moves: who trades then may know more.
 
     With the changes of the mid in the last four decisions, d1 to d4, in ticks, and the inventory q,
@@ -123,15 +107,12 @@ class QuietQuotes(ScriptedPolicy):
     _reads = ForProfit
     _checks = {"half_spread": check_number, "limit": at_least(0), "skew": at_least(0), "qty": at_least(0)}
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        offset = self.skew * inventory_in(self.task, observation)
-        quiet = mid_changes(observation).abs().mean(1) < self.limit
-        qty = torch.where(quiet, float(self.qty), 0.0)
-        return maker_action(self.task, self.half_spread + offset, self.half_spread - offset, qty, qty)
+    def _form(self) -> Form:
+        return Form(self.half_spread, self.skew, qty=self.qty, limit=self.limit)
 
 
 @dataclasses.dataclass(frozen=True)
-class AvellanedaStoikov(ScriptedPolicy):
+class AvellanedaStoikov(Quoting):
     """The maker of Avellaneda and Stoikov (2008), "High-frequency trading in a limit order book", equations 29 and 30.
 
     It quotes around a reservation price that is moved against its inventory q, `mid - q * risk * tau`, at a half-spread
@@ -150,16 +131,15 @@ class AvellanedaStoikov(ScriptedPolicy):
     _reads = ForProfit
     _checks = {"risk": at_least(0), "kappa": positive, "gamma": positive, "qty": at_least(0), "stationary": check_flag}
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        tau = torch.ones_like(observation[:, 0]) if self.stationary else observation[:, TIME_LEFT]
-        half_spread = 0.5 * self.risk * tau + math.log1p(self.gamma / self.kappa) / self.gamma
-        skew = inventory_in(self.task, observation) * self.risk * tau
-        qty = torch.full_like(skew, self.qty)
-        return maker_action(self.task, half_spread + skew, half_spread - skew, qty, qty)
+    def _form(self) -> Form:
+        spread, of_risk = math.log1p(self.gamma / self.kappa) / self.gamma, 0.5 * self.risk
+        if self.stationary:
+            return Form(spread + of_risk, self.risk, qty=self.qty)
+        return Form(spread, self.risk, fading=of_risk, fades=True, qty=self.qty)
 
 
 @dataclasses.dataclass(frozen=True)
-class GueantLehalleFernandezTapia(ScriptedPolicy):
+class GueantLehalleFernandezTapia(Quoting):
     """The maker of Gueant, Lehalle and Fernandez-Tapia (2013), "Dealing with the inventory risk".
 
     Orders come at the rate `A exp(-k d)` at a distance of d ticks; the optimal quotes far from the end of the day have
@@ -206,11 +186,9 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
         root = math.sqrt(self.gamma / (2 * self.kappa * self.arrivals) * (1 + ratio) ** power)
         return math.log1p(ratio) / self.gamma, self.sigma * root
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+    def _form(self) -> Form:
         spread, skew = self._spread_and_skew()
-        lots = inventory_in(self.task, observation) / self.qty
-        qty = torch.full_like(lots, self.qty)
-        return maker_action(self.task, spread + (lots + 0.5) * skew, spread - (lots - 0.5) * skew, qty, qty)
+        return Form(spread + 0.5 * skew, skew / self.qty, qty=self.qty)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,9 +213,6 @@ class GueantLehalleFernandezTapiaLadder(GueantLehalleFernandezTapia):
             asked = "action_type='continuous' with orders_per_side above 1, as choices have levels a tick apart"
             raise ValueError(f"task: expected {asked}, got {self.task.action_type!r}")
 
-    def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        spread, skew = self._spread_and_skew()
-        lots, level = inventory_in(self.task, observation)[:, None] / self.qty, levels_of(self.task, observation)
-        qty = torch.full_like(lots, self.qty)
-        bids, asks = spread + (lots + level + 0.5) * skew, spread - (lots - level - 0.5) * skew
-        return ladder_action(self.task, bids, asks, qty, qty)
+    def _form(self) -> Form:
+        form = super()._form()
+        return dataclasses.replace(form, spacing=form.skew * self.qty, levels=self.task.orders_per_side)

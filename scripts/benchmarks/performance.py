@@ -4,12 +4,14 @@
     python -m scripts.benchmarks.performance --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
         --output docs/benchmarks/performance_h200.json
     python -m scripts.benchmarks.performance --groups default --resume --output docs/benchmarks/performance_h200.json
+    python -m scripts.benchmarks.performance --take default.json --output docs/benchmarks/performance_h200.json
 
 Beside the suite (`python -m scripts.benchmarks`): the default market; presets, slots, shapes up to their limits, steps
 of every task, training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's
 kernel and of the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
-`python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
-`performance_kinds.py` how. `--scale 1024 --seconds 0` on a machine without a GPU tries it in small on the C++ engine.
+`python -m scripts.pages.performance` writes the page's tables from the file.
+`rows()` says what is measured, `performance_kinds.py` and `performance_policies.py` how. `--scale 1024 --seconds 0`
+on a machine without a GPU tries it in small on the C++ engine.
 """
 
 import argparse
@@ -25,7 +27,9 @@ from tqdm import tqdm
 
 from kineticsim_env.config import PRESETS
 from kineticsim_env.envs.settings import EnvSettings
-from scripts.benchmarks.performance_kinds import KINDS, LEAST, ON_GPU
+from scripts.benchmarks import performance_kinds, performance_policies
+from scripts.benchmarks.performance_kinds import LEAST, ON_GPU
+from scripts.benchmarks.performance_policies import makers
 from scripts.machine import describe
 from scripts.pages.provenance import stamped
 
@@ -35,7 +39,16 @@ MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
 CALL = {"arrivals": "clock"}
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "rounding": "coin"}
 SIZES = 1, 64, 1024, 2112, 4096, 8192, 16384, 65536, 1 << 18  # markets of the default preset
+PLAYED = 1024, 16384, 65536  # markets in which networks play
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents of markets on the clock
+KINDS: dict[str, Any] = {
+    name: getattr(module, name)
+    for module, names in (
+        (performance_kinds, ("Auctions", "Baseline", "Hash", "Memory", "Steps")),
+        (performance_policies, ("Rollouts", "Evaluations", "Training")),
+    )
+    for name in names
+}
 Row = dict[str, Any]  # group, name, kind, and the arguments of the kind
 
 
@@ -49,7 +62,7 @@ def rows() -> list[Row]:
     for row in of_the_default_market():
         add("default", **row)
     for name in ("default", "fast"):
-        add("training", name, "Training", variant=name)
+        add("training", name, "Training", variant=f"trading, {name}, torch.compile")
     for own, suffix in ((True, ""), (False, ", parameters not compiled in")):
         for agents in (256, 1024):
             for preset in ("paper", "trading"):
@@ -121,13 +134,22 @@ def of_the_default_market() -> Iterator[Row]:
         for copy in (False, True):
             name = f"MarketMaking, {markets} markets, Python, copy={copy}"
             yield called | {"name": name, "markets": markets, "copy": copy}
-        for functions in ("opponents", "reward"):
+        for functions in ("opponents", "programs", "reward"):
             for way, place in ((step, ""), (called, ", Python, copy=False")):
                 yield way | {
                     "name": f"{functions}, {markets} markets{place}",
                     "markets": markets,
                     "functions": functions,
                 }
+    for markets in PLAYED:
+        for preset in (EnvSettings.preset, "trading"):
+            shape, other = {"preset": preset, "markets": markets}, f"{preset}, " * (preset != EnvSettings.preset)
+            if other:
+                yield run | shape | {"name": f"{other}run, {markets} markets"}
+                yield step | shape | {"name": f"{other}MarketMaking, {markets} markets"}
+            yield shape | {"kind": "Rollouts", "name": f"{other}rollout, {markets} markets"}
+    for policy in makers():
+        yield {"kind": "Evaluations", "name": f"evaluate, {policy}", "policy": policy, "markets": 2048}
     for threads, cores in ((1, "one core"), (2, "two cores")):
         core = {"device": "cpu", "threads": threads}
         yield run | core | {"name": f"run, {cores}", "markets": 256}
@@ -216,19 +238,46 @@ def joined(before: Row | None, run: Row, fresh: Iterable[Row]) -> tuple[Row, Row
     return before | {"runs": earlier | {date: run}, "rows": kept}, {"run": date}
 
 
+def taken(data: Row, path: Path) -> Row:
+    """Return a file's data with the rows of another file in place of its own, each still with its run."""
+    other = json.loads(path.read_text())
+    runs = {None: {name: part for name, part in other.items() if name not in ("rows", "runs")}} | other.get("runs", {})
+    for name, run in runs.items():
+        fresh = [
+            {key: value for key, value in row.items() if key != "run"}
+            for row in other["rows"]
+            if row.get("run") == name
+        ]
+        data, mark = joined(data, run, fresh) if fresh else (data, {})
+        data["rows"] += [row | mark for row in fresh]
+    return data
+
+
 def main() -> None:
     """Measure what is asked for; write the file after each row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="rows of these groups whose names have one of these")
     parser.add_argument("--resume", action="store_true", help="keep the file's other rows")
+    parser.add_argument("--missing", action="store_true", help="with --resume: measure what the file has not")
+    parser.add_argument("--take", nargs="+", type=Path, default=[], help="measure nothing: take rows of these files")
     parser.add_argument("--learning", nargs="+", type=Path, default=[], help="finished runs of examples/ppo_fast.py")
     parser.add_argument("--scale", type=int, default=1, help="divide numbers of markets, to try it out")
     parser.add_argument("--seconds", type=float, default=LEAST["seconds"], help="how long a row is measured")
     options = parser.parse_args()
     LEAST["seconds"] = options.seconds
-    before = json.loads(options.output.read_text()) if options.resume else None
+    before = json.loads(options.output.read_text()) if options.resume or options.take else None
+    if before and options.take:
+        for path in options.take:
+            before = taken(before, path)
+        options.output.write_text(json.dumps(before, indent=1) + "\n")
+        return
     waiting = chosen(options.groups, options.scale)
+    waiting = [row for row in waiting if not options.only or any(text in row["name"] for text in options.only)]
+    if before and options.missing:
+        there = {(row["group"], row["name"]) for row in before["rows"] if "failed" not in row}
+        waiting = [row for row in waiting if (row["group"], row["name"]) not in there]
     learned = [learned_row(folder) for folder in options.learning]
     # What presets were when rows were measured: the page says so where they are others by now.
     run = stamped("performance", {"machine": describe(), "presets": PRESETS})

@@ -1,7 +1,7 @@
-"""The kinds of rows of `performance.py`: each opens what it measures and runs it once, then measures it.
+"""Kinds of rows of `performance.py`, markets and steps: each opens what it measures and runs it once, then measures it.
 
-`measure()` returns figures by name and may be called again; `digest` is a hash of the first markets' bits after the
-first run, by which two versions can be compared, or None.
+`performance_policies.py` has those with policies. `measure()` returns figures by name and may be called again; `digest`
+is a hash of the first markets' bits after the first run, by which two versions can be compared, or None.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+import kineticsim_env as ks
 from kineticsim_env import BatchedParallelEnv, MarketConfig, Simulator
 from scripts.benchmarks.backend import Workload
 from scripts.benchmarks.cuda_backends import NaiveCuda, PaperBlock, hash_ceiling
@@ -160,14 +161,31 @@ def _reward(before: Any, after: Any) -> torch.Tensor:
     return (after.value - before.value) - 0.1 * after.inventory
 
 
+@ks.policy(half_spread=2, skew=8)
+def _maker(market, slot, own, draw):
+    """Quotes around the mid, as a program."""
+    shift = slot.inventory // own.skew
+    low = (market.mid2 >> 1) - own.half_spread - shift
+    return ks.quote(low, slot.max_qty, low + 2 * own.half_spread, slot.max_qty)
+
+
+@ks.policy(threshold=2)
+def _trader(market, slot, own, draw):
+    """Trades against the last move, as a program."""
+    if slot.mid_change(0) > own.threshold:
+        return ks.quote(ask=market.best_bid, ask_qty=slot.max_qty)
+    return ks.quote(bid=market.best_ask, bid_qty=slot.max_qty) if slot.mid_change(0) < -own.threshold else None
+
+
 def _quoting(width: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a policy of one operation, whose actions have so many numbers."""
     return lambda seen: torch.tanh(seen[:, :width])
 
 
-FUNCTIONS: dict[str, dict[str, Any]] = {  # settings of environments whose steps call functions of torch tensors
+FUNCTIONS: dict[str, dict[str, Any]] = {  # settings of environments with functions of torch tensors, and programs
     "reward": {"reward": _reward},
     "opponents": {"opponents": {"maker": [_quoting(4)], "trader": [[_quoting(2)], [_quoting(2)]]}},  # three slots
+    "programs": {"opponents": {"maker": [_maker], "trader": [[_trader], [_trader]]}},
 }
 
 
@@ -176,7 +194,7 @@ class Steps:
 
     `drawn`: new actions are drawn in each step; else actions that were drawn before come in turns. `replays` of the
     graph are timed together, or as many as play so many `episodes`. `agents` None are the preset's own; `fields` are
-    further ones of the markets. `functions` are torch functions that a step calls, of `FUNCTIONS`.
+    further ones of the markets. `functions` are torch functions that a step calls, or programs, of `FUNCTIONS`.
     """
 
     def __init__(
@@ -280,39 +298,3 @@ class Steps:
         """Let go of graph and markets."""
         self._graph = None
         self._envs.close()
-
-
-class Training:
-    """The fast PPO example: a variant of `training_rate.py`."""
-
-    digest = None
-
-    def __init__(self, variant: str, markets: int = 65536) -> None:
-        from scripts.benchmarks import training_rate as rate  # needs what the examples need
-
-        self._rate, device = rate, torch.device("cuda" if ON_GPU else "cpu")
-        changes = rate.VARIANTS[variant] | ({} if ON_GPU else {"num_envs": markets})
-        self._trainer = rate.open_trainer(changes, device.type, device)
-        self._prepared = self._trainer.prepare()
-        self._steps = self._trainer.args.num_envs * self._trainer.args.num_steps
-
-    def measure(self) -> dict[str, float]:
-        """Return steps per second of the whole, of rollouts, and of stepping alone; and seconds of preparation."""
-        device = self._trainer.device
-        parts = {
-            "training_steps_per_s": lambda: self._trainer.update(0.0),
-            "rollout_steps_per_s": self._trainer.rollout,
-            "steps_per_s": self._rate.random_steps(self._trainer),
-        }
-        rates = {
-            name: self._steps / self._rate.timed(work, device, 2 * LEAST["seconds"]) for name, work in parts.items()
-        }
-        return rates | {"prepare_seconds": self._prepared}
-
-    def close(self) -> None:
-        """Let go of networks and markets."""
-        self._trainer.envs.close()
-        del self._trainer
-
-
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Auctions, Baseline, Hash, Memory, Steps, Training)}

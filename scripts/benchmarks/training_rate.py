@@ -1,19 +1,18 @@
 """Measure `examples/ppo_fast.py`: environment steps per second of its parts and of the whole, and over several GPUs.
 
-    python -m scripts.benchmarks.training_rate                       # every variant, on the GPU if there is one
-    python -m scripts.benchmarks.training_rate --variants default fast --output rates.json
+    python -m scripts.benchmarks.training_rate                       # what the pages show, on the GPU if there is one
+    python -m scripts.benchmarks.training_rate --variants "news, default" "news, default, float32" --output rates.json
     python -m scripts.benchmarks.training_rate --scaling 1 2 4       # processes, one per GPU (CPU: gloo)
 
-A variant that fails is reported with the end of its traceback, and the rest are measured. What is printed is JSON at
-the end (and in --output), and a line for each measurement before it.
+The default market comes first. With the fused update the policy is inside rollouts; "torch.compile" is what there was
+before: steps and networks one after another, and updates by autograd. A variant that fails is reported with the end of
+its traceback, and the rest are measured. The file is written after each; what is printed ends with it as JSON.
 """
 
 import argparse
 import gc
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -34,26 +33,41 @@ import ppo_fast as ppo  # noqa: E402
 
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
 from kineticsim_env.engines import choose_engine  # noqa: E402
+from kineticsim_env.envs.settings import EnvSettings  # noqa: E402
+from scripts.benchmarks.training_scaling import scaling  # noqa: E402
 from scripts.machine import describe  # noqa: E402
 from scripts.pages.provenance import stamp  # noqa: E402
 
-VARIANTS: dict[str, dict[str, Any]] = {  # changes to the arguments of the example
+PRESETS = EnvSettings.preset, "trading"
+KINDS: dict[str, dict[str, Any]] = {  # changes to the arguments of the example
     "default": {},
-    "default, float32": {"bf16": False},
-    "default, not compiled": {"compile": False},
-    "default, 16384 markets": {"num_envs": 16384},
     "fast": {"fast": True},
-    "fast, not compiled": {"fast": True, "compile": False},
+    "default, 16384 markets": {"num_envs": 16384},
+    "default, torch.compile": {"fused": False},
+    "fast, torch.compile": {"fast": True, "fused": False},
+}
+FURTHER: dict[str, dict[str, Any]] = {  # which are measured only if they are asked for
+    "default, float32": {"bf16": False},
+    "default, not compiled": {"fused": False, "compile": False},
+    "fast, not compiled": {"fast": True, "fused": False, "compile": False},
     "fast, 16384 markets": {"fast": True, "num_envs": 16384},
 }
+VARIANTS = {
+    f"{preset}, {name}": {"preset": preset, **changes}
+    for preset in PRESETS
+    for name, changes in (KINDS | FURTHER).items()
+}
+SHOWN = [f"{preset}, {name}" for preset in PRESETS for name in KINDS]
+SCALED = [f"{PRESETS[0]}, {name}" for name in ("default", "fast")]
+SETTINGS = "preset", "num_envs", "num_steps", "num_minibatches", "update_epochs", "hidden", "bf16", "compile", "fused"
 
 
-def different_markets(markets: int, spread: float) -> MarketConfig:
-    """Return the preset `trading`, with two probabilities that differ from market to market by up to the spread."""
-    drawn = np.random.default_rng(ppo.RANK).uniform(1 - spread, 1 + spread, (2, markets))
-    config = MarketConfig.preset("trading")
+def markets_of(preset: str, markets: int, spread: float) -> MarketConfig:
+    """Return a preset's market, with two probabilities that differ from market to market by up to the spread."""
+    config = MarketConfig.preset(preset)
     if not spread:
         return config
+    drawn = np.random.default_rng(ppo.RANK).uniform(1 - spread, 1 + spread, (2, markets))
     return config.replace(market_order_prob=config.market_order_prob * drawn[0], walk_prob=config.walk_prob * drawn[1])
 
 
@@ -103,8 +117,8 @@ def random_steps(trainer: ppo.Trainer) -> Callable[[], Any]:
     return graph.replay
 
 
-def open_trainer(changes: dict[str, Any], engine: str, device: torch.device, spread: float = 0.1) -> ppo.Trainer:
-    """Open the example with changed arguments, in markets that differ; what earlier ones held is given back first."""
+def open_trainer(changes: dict[str, Any], engine: str, device: torch.device, spread: float = 0.0) -> ppo.Trainer:
+    """Open the example with changed arguments; what earlier ones held is given back first."""
     torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
@@ -115,7 +129,7 @@ def open_trainer(changes: dict[str, Any], engine: str, device: torch.device, spr
     args = ppo.Args(**changes)
     args.fill_in(device.type == "cuda")
     mine = args.num_envs // ppo.RANKS
-    config = different_markets(mine, spread)
+    config = markets_of(args.preset, mine, spread)
     envs: Any = gym.make_vec(
         "KineticSim/MarketMaking-v0", num_envs=mine, config=config, output="torch", copy=False, engine=engine
     )
@@ -145,11 +159,9 @@ def training_rates(
         "compile_and_capture_seconds": preparing,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,
         "kernels": kernels,
-        "settings": {name: str(value) for name, value in vars(args).items() if name in SHOWN},
+        "how": trainer.how,
+        "settings": {name: str(value) for name, value in vars(args).items() if name in SETTINGS},
     }
-
-
-SHOWN = "num_envs", "num_steps", "num_minibatches", "update_epochs", "hidden", "bf16", "compile"
 
 
 def kernels_of(phase: Callable[[], Any]) -> dict[str, Any]:
@@ -189,10 +201,26 @@ def worker(options: argparse.Namespace) -> None:
             args.fill_in(device.type == "cuda")
             changes["num_envs"] = args.num_envs * scale
         found[name] = attempt(lambda changes=changes: training_rates(changes, engine, device, options))
-    if ppo.RANK == 0:
-        Path(options.output).write_text(json.dumps(found))
+        if ppo.RANK == 0:
+            Path(options.output).write_text(json.dumps(found))  # where a later one takes too long
+            print(f"of {ppo.RANKS}: {shown(name, found[name])}", flush=True)
     if ppo.RANKS > 1:
+        gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()
+
+
+def shown(name: str, row: dict[str, Any]) -> str:
+    """Return the lines of a variant."""
+    if "failed" in row:
+        return f"{name} FAILED:\n{row['failed']}"
+    rates = "; ".join(
+        f"{what.replace('_', ' ')} {row[what] / 1e6:.2f} M steps/s"
+        for what in ("step_only", "step_and_inference", "training")
+    )
+    parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_per_step"].items())
+    prepared = f"prepared in {row['compile_and_capture_seconds']:.0f} s; {row['how']}"
+    kernels = (f"\n    kernels of {phase}: {json.dumps(kernels)}" for phase, kernels in row["kernels"].items())
+    return f"{name}: {rates}\n    ns per step: {parts}; {prepared}" + "".join(kernels)
 
 
 def attempt(work: Callable[[], Any]) -> Any:
@@ -203,60 +231,14 @@ def attempt(work: Callable[[], Any]) -> Any:
         return {"failed": traceback.format_exc()[-2500:]}
 
 
-def scaling(options: argparse.Namespace) -> dict[str, Any]:
-    """Run this file under torchrun with each number of processes; returns figures, and ratios to the first."""
-    found: dict[str, Any] = {}
-    for processes in options.scaling:
-        path = Path(options.output).resolve().with_suffix(f".{processes}.json")
-        path.unlink(missing_ok=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-        command += [f"--master-port={port}", "--module", "scripts.benchmarks.training_rate", "--worker"]
-        command += ["--output", str(path), "--variants", *options.variants, "--seconds", str(options.seconds)]
-        command += ["--engine", options.engine, "--changes", options.changes, "--markets", str(options.markets)]
-        command += ["--spread", str(options.spread), *["--weak"] * options.weak]
-        try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=options.timeout)
-            complaint = done.stderr[-2500:]
-        except subprocess.TimeoutExpired as error:
-            complaint = f"took over {options.timeout} s: {str(error.stderr)[-2500:]}"
-        found[str(processes)] = json.loads(path.read_text()) if path.exists() else {"failed": complaint}
-        path.unlink(missing_ok=True)
-        print_scaling(found, options)
-    return found
-
-
-def print_scaling(found: dict[str, Any], options: argparse.Namespace) -> None:
-    """Print the last row, with its ratios to the first one, and keep these."""
-    processes, row = list(found.items())[-1]
-    first = next(iter(found.values()))
-    if "failed" in row:
-        print(f"{processes} processes FAILED:\n{row['failed']}", flush=True)
-        return
-    ratios = {}
-    for name in ("engine", *options.variants):
-        mine, one = (part.get(name) if isinstance(part, dict) else None for part in (row, first))
-        if isinstance(mine, dict) and "failed" in mine:
-            print(f"{processes} processes, {name} FAILED:\n{mine['failed']}", flush=True)
-            continue
-        rate, base = (part.get("training") if isinstance(part, dict) else part for part in (mine, one))
-        if isinstance(rate, float) and isinstance(base, float):
-            ratios[name] = rate / base
-            what = "agent-events/s" if name == "engine" else "steps/s"
-            print(f"{processes} processes, {name}: {rate / 1e6:,.2f} M {what}, {rate / base:.2f} times", flush=True)
-    row["ratios"] = ratios
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Measure what the command line asks for, or the words given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--variants", nargs="+", default=None, choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--changes", default="{}", help='more arguments of the example, as JSON: {"num_envs": 4096}')
     parser.add_argument("--engine", default="auto", help="auto, cuda or cpu (default: auto)")
     parser.add_argument("--seconds", type=float, default=0.5, help="about how long to time each part (default: 0.5)")
-    parser.add_argument("--spread", type=float, default=0.1, help="how far the markets' parameters differ (0.1)")
+    parser.add_argument("--spread", type=float, default=0.0, help="how far the markets' parameters differ (0)")
     parser.add_argument("--profile", action="store_true", help="list the longest kernels of each phase")
     parser.add_argument("--scaling", nargs="+", type=int, metavar="N", help="measure with so many processes each")
     parser.add_argument("--weak", action="store_true", help="with --scaling: as many markets in each process")
@@ -265,15 +247,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", default="training_rate.json", help="the JSON file (default: training_rate.json)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
+    options.variants = options.variants or (SCALED if options.scaling else SHOWN)
     if options.worker:
         worker(options)
         return
     engine, device = choose_engine(options.engine)
-    markets = f"preset trading, market_order_prob and walk_prob within {options.spread:.0%} from market to market"
-    found: dict[str, Any] = {"machine": describe(), "rules": stamp("benchmarks"), "markets": markets}
+    differ = f"market_order_prob and walk_prob within {options.spread:.0%} from market to market"
+    markets = f"of the preset that a variant names, {differ if options.spread else 'all alike'}"
+    found: dict[str, Any] = {"machine": describe(), "rules": stamp("training"), "markets": markets}
     if options.scaling:
-        if options.variants == list(VARIANTS):
-            options.variants = ["default", "fast"]
         found["scaling"] = scaling(options)
     else:
         for name in options.variants:
@@ -281,18 +263,7 @@ def main(words: Sequence[str] | None = None) -> None:
             row = attempt(lambda changes=changes: training_rates(changes, engine, device, options))
             found[name] = row
             Path(options.output).write_text(json.dumps(found, indent=1) + "\n")
-            if "failed" in row:
-                print(f"{name} FAILED:\n{row['failed']}", flush=True)
-                continue
-            rates = "; ".join(
-                f"{what.replace('_', ' ')} {row[what] / 1e6:.2f} M steps/s"
-                for what in ("step_only", "step_and_inference", "training")
-            )
-            parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_per_step"].items())
-            print(f"{name}: {rates}\n    ns per step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
-            for phase, kernels in row["kernels"].items():
-                print(f"    kernels of {phase}: {json.dumps(kernels)}")
-            sys.stdout.flush()
+            print(shown(name, row), flush=True)
     Path(options.output).write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found))
 

@@ -15,16 +15,17 @@ from typing import Any
 
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_clock import clock, readme_row
-from scripts.pages.performance_default import changes, default, readme_part
+from scripts.pages.performance_cpu import cores, parts
+from scripts.pages.performance_default import PRESET, changes, default, inside, readme_part
 from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
+from scripts.pages.performance_training import Trained, earlier, readme_rows, row_of, training, training_rate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDED = "engine agents levels markets baselines memory steps python suite training learning cpu".split()
-CORES = "paper, 256 agents", "trading, 20 agents"  # rows of one core that the pages compare
 PUBLISHED = 44.6e9  # events/s of the authors' own kernel on an H200
 
 
-def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
+def stands(figures: Figures, scaling: Mapping[str, Any], trained: Trained | None = None) -> str:
     """Return "Where it stands"."""
     hashes = figures["baselines", "the hash alone"]["hashes_per_s"]
     theirs = {agents: events(figures, f"the paper's kernel, {agents} agents", "baselines") for agents in (256, 1024)}
@@ -46,7 +47,8 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
     steps = figures["steps", "65536 markets, 64 agents"]["steps_per_s"]
     captured = figures["steps", "1024 markets, 64 agents"]["us_per_step"]
     live, copied = (figures["python", f"1024 markets, copy={copy}"]["us_per_step"] for copy in (False, True))
-    default, fast = (figures["training", name]["training_steps_per_s"] for name in ("default", "fast"))
+    default, fast = (training_rate(figures, trained or {}, name) for name in ("default", "fast"))
+    bound = "rollouts and updates, half each" if row_of(trained or {}, "trading") else "memory traffic of the updates"
     ahead, ahead_fast = (figures["learning", name]["ahead_wall_s"] for name in ("default", "fast"))
     four = scaling["scaling"]["4"]["ratios"]
     core = events(figures, "paper, 256 agents, one core", "cpu")
@@ -73,7 +75,7 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
         "50 M",
         rate(default),
         default >= 50e6,
-        "memory traffic of the updates",
+        bound,
     )
     row("training steps/s, the fastest that beats the scripted makers", "100 M", rate(fast), fast >= 1e8, "the same")
     row(
@@ -168,85 +170,14 @@ def drawn(figures: Figures) -> str:
     return "\n\n".join([wrapped(intro), number_table(["markets", *(f"{at:,}" for at in markets)], rows), wrapped(text)])
 
 
-def training(figures: Figures) -> str:
-    """Return the rates of training, those of earlier kernels below."""
-    now, fast = (figures["training", name] for name in ("default", "fast"))
-    cells = [rate(now["training_steps_per_s"]), rate(fast["training_steps_per_s"]), rate(now["steps_per_s"])]
-    rows = [
-        ["today's kernel", *cells],
-        ["an earlier one ([scaling_h200.json](benchmarks/scaling_h200.json))", "83 M", "156 M", "444 M"],
-        ["the one before that ([training_h200.json](benchmarks/training_h200.json))", "71 M", "119 M", "236 M"],
-    ]
-    return number_table(["training steps/s", "CleanRL's settings", "`--fast`", "environment alone"], rows)
-
-
-def cores(figures: Figures) -> str:
-    """Return the rates of the C++ engine."""
-    names = (
-        "paper, 256 agents",
-        "paper, 1024 agents",
-        "paper, 16 agents",
-        "paper, 256 agents, 1024 levels",
-        "trading, 256 agents",
-        "trading, 20 agents",
-    )
-    heads = ["preset, agents", *(re.sub(r"1024", "1,024", name.replace(" agents", "")) for name in names)]
-    cells = [rate(events(figures, f"{name}, one core", "cpu"), 1e6) for name in names]
-    both, oracle = (events(figures, f"paper, 256 agents, {what}", "cpu") for what in ("two cores", "NumPy"))
-    rates = [figures["cpu", f"{task}, 1024 markets, one core"]["steps_per_s"] for task in ("MarketMaking", "Execution")]
-    cpu = figures["cpu", "paper, 256 agents, one core"]["cpu"]
-    intro = f"Agent-events per second on one core of the same machine ({cpu}), one thread, the shortest run:"
-    outro = (
-        f"1,024 environments do {rates[0] / 1e6:.2f} M steps/s on one core (execution {rates[1] / 1e6:.2f} M). On two "
-        f"cores the engine does {rate(both, 1e6)} events/s, {both / oracle:.0f} times the NumPy engine in the same run "
-        f"({rate(oracle)})."
-    )
-    return "\n\n".join([wrapped(intro), number_table(heads, [["events/s", *cells]]), wrapped(outro)])
-
-
-def parts(counts: Mapping[str, Any]) -> str:
-    """Return what an auction of the C++ engine consists of, in instructions, and why presets differ per event."""
-    found = counts["counts"]
-    totals = {name: sum(values.values()) for name, values in found.items()}
-    agents = {name: int(re.findall(r"(\d+) agents", name)[0]) for name in found}
-    paper, trading = CORES
-    own = {
-        name: sum(values[part] for part in ("agents' random words", "agents' orders")) for name, values in found.items()
-    }
-    even = f"{trading}, rounding even"
-    rows = [
-        [part, *(f"{values[part]:,.0f}" for values in found.values())]
-        for part in found[trading]
-        if any(values[part] for values in found.values())
-    ]
-    rows.append(["all", *(f"{total:,.0f}" for total in totals.values())])
-    rows.append(["all, per event", *(f"{total / agents[name]:.1f}" for name, total in totals.items())])
-    intro = (
-        f"**Why `trading` does fewer events/s than `paper`.** An auction of `trading` with 20 agents is "
-        f"{totals[trading]:,.0f} instructions, one of `paper` with 256 agents {totals[paper]:,.0f}; per event that is "
-        f"{totals[trading] / 20:.0f} and {totals[paper] / 256:.0f}. Agents are {own[trading] / totals[trading]:.0%} of "
-        f"the former and {own[paper] / totals[paper]:.0%} of the latter. The rest is the auction's own, and 20 events "
-        f"share it instead of 256. In `trading` it is more, too: clearing goes over the ticks of orders up to 14 ticks "
-        f"from the mid, where `paper` has 3, and over the whole grid where these do not decide; cancellation takes a "
-        f"random word for every two ticks with orders. With 256 agents `trading` is at "
-        f"{totals['trading, 256 agents'] / 256:.0f} instructions per event. The coin is "
-        f"{totals[trading] / totals[even] - 1:.0%} of an auction."
-    )
-    outro = (
-        "Counted by `python -m scripts.benchmarks.auction_parts` "
-        "([auction_parts.json](benchmarks/auction_parts.json)): valgrind counts the instructions that "
-        f"{counts['compiler']} made; a part has those of its functions, inlined or not."
-    )
-    return "\n\n".join([wrapped(intro), number_table(["instructions per auction", *found], rows), wrapped(outro)])
-
-
-def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
+def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> str:
     """Return the tables of README.md; every number of them stands on the page."""
     core = rate(events(figures, "paper, 1024 agents, one core", "cpu"), 1e6)
     both = rate(events(figures, "paper, 256 agents, two cores", "cpu"), 1e6)
     made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
     captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
     four = rate(figures["training", "default"]["training_steps_per_s"])
+    learned = readme_rows(trained, "trading") or [["training steps/s, PPO with 4 epochs", four, ""]]
     rows = [
         [
             "agent-events/s, preset `paper`, 256 agents",
@@ -256,7 +187,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         ["the same, 1,024 agents", rate(events(figures, "paper, 1024 agents")), f"{core} (one core)"],
         *readme_row(figures),
         ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
-        ["training steps/s, PPO with 4 epochs", four, ""],
+        *learned,
         [
             "until the learned maker beats Avellaneda-Stoikov, evaluations included",
             f"{figures['learning', 'default']['ahead_wall_s']:.1f} s",
@@ -266,7 +197,9 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
     ]
     text = "An agent-event is one order of one built-in agent in one auction."
     before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
-    return "\n\n".join([*readme_part(figures), before, number_table(["", "one H200", "CPU"], rows), text])
+    return "\n\n".join(
+        [*readme_part(figures, readme_rows(trained, PRESET)), before, number_table(["", "one H200", "CPU"], rows), text]
+    )
 
 
 def replaced(text: str, name: str, body: str) -> str:
@@ -285,6 +218,13 @@ def main(words: Sequence[str] | None = None) -> None:
     benchmarks = ROOT / "docs" / "benchmarks"
     parser.add_argument("--figures", type=Path, default=benchmarks / "performance_h200.json", help="what was measured")
     parser.add_argument("--scaling", type=Path, default=benchmarks / "scaling_h200.json", help="over several GPUs")
+    parser.add_argument("--training", type=Path, default=benchmarks / "training_h100.json", help="rates of training")
+    parser.add_argument(
+        "--policies", type=Path, default=benchmarks / "policies_h100.json", help="of policies inside, if any"
+    )
+    parser.add_argument(
+        "--two", type=Path, default=benchmarks / "training_scaling.json", help="of several GPUs, if any"
+    )
     parser.add_argument(
         "--parts", type=Path, default=benchmarks / "auction_parts.json", help="what auctions consist of"
     )
@@ -294,7 +234,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the README")
     options = parser.parse_args(words)
     figures = load(options.figures)
-    scaling = json.loads(options.scaling.read_text())
+    scaling, trained = (json.loads(path.read_text()) for path in (options.scaling, options.training))
+    shared = json.loads(options.two.read_text()) if options.two.exists() else {}
     missing = sorted(set(NEEDED) - {group for group, _ in figures})
     if missing:
         raise SystemExit(
@@ -302,19 +243,21 @@ def main(words: Sequence[str] | None = None) -> None:
         )
     bodies = {
         "default": default(figures),
-        "stands": stands(figures, scaling),
+        "stands": stands(figures, scaling, trained),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
         "drawn": drawn(figures),
-        "training": training(figures),
+        "training": training(trained, shared, earlier(figures), options.training.name),
         "cores": cores(figures),
         "clock": clock(figures),
         "parts": parts(json.loads(options.parts.read_text())),
     }
+    if options.policies.exists():
+        bodies["default"] += "\n\n" + inside(load(options.policies), options.policies.name)
     text = options.page.read_text()
     for name, body in bodies.items():
         text = replaced(text, name, body)
-    first = replaced(options.readme.read_text(), "figures", readme(figures, scaling))
+    first = replaced(options.readme.read_text(), "figures", readme(figures, scaling, trained))
     log = replaced(options.log.read_text(), "changes", changes(figures, load(options.before)))
     options.page.write_text(text)
     options.log.write_text(log)

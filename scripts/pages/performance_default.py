@@ -10,7 +10,7 @@ from typing import Any
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
-from scripts.benchmarks.performance import SIZES
+from scripts.benchmarks.performance import PLAYED, SIZES
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_rows import Figures, micro, number_table, rate, source
 
@@ -21,7 +21,11 @@ TASKS = {  # names of rows
     "Trading": "Trading",
     "five learners": "five learners of four roles",
 }
-FUNCTIONS = {"opponents": "with three opponents that are torch functions", "reward": "with a custom reward"}
+FUNCTIONS = {
+    "opponents": "with three opponents that are torch functions",
+    "programs": "with three opponents that are [programs](slot_policies.md)",
+    "reward": "with a custom reward",
+}
 CORES = "one core", "two cores"
 LARGE = 1024, 16384, 65536
 SLOWER = 1 / 1.03  # what a row's rate may fall to
@@ -48,7 +52,7 @@ def default(figures: Figures) -> str:
         "The processor is a part of a host that others use, too, so rates of its two cores are lower than they could "
         "be: [environments](environments/index.md) have those of a machine with nothing beside it."
     )
-    tables = [sizes(figures), tasks(figures), called(figures), cores(figures)]
+    tables = [sizes(figures), tasks(figures), called(figures), rollouts(figures), evaluations(figures), cores(figures)]
     return "\n\n".join(["## The default market", wrapped(what), wrapped(how), *filter(None, tables), wrapped(shared)])
 
 
@@ -87,8 +91,8 @@ def changes(figures: Figures, before: Figures) -> str:
     return "\n\n".join([wrapped(text), table, wrapped(rest)])
 
 
-def readme_part(figures: Figures) -> list[str]:
-    """Return what stands first among the README's figures, or nothing."""
+def readme_part(figures: Figures, trained: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Return what stands first among the README's figures, with rows of training behind, or nothing."""
     steps, large, core = (_row(figures, f"MarketMaking, {at}") for at in ("65536 markets", "1024 markets", _core()))
     run, core_run = _row(figures, "run, 65536 markets"), _row(figures, f"run, {CORES[0]}")
     live = _row(figures, "MarketMaking, 1024 markets, Python, copy=False")
@@ -101,6 +105,7 @@ def readme_part(figures: Figures) -> list[str]:
         ["orders/s, 65,536 markets without an environment", _rate(run), on_core(core_run, "events_per_s")],
         ["one step of 1,024 markets in a CUDA graph", _micro(large), ""],
         ["the same from Python", _micro(live), ""],
+        *trained,
     ]
     tables = _table(["", "one H200", "CPU"], rows)
     return [wrapped(f"The default market, `{PRESET}`. {_step()}"), tables] if tables else []
@@ -140,6 +145,47 @@ def called(figures: Figures) -> str:
     return _table(["one step (and what is added, in us)", *heads], rows)
 
 
+def inside(figures: Figures, file: str) -> str:
+    """Return what policies in the launch cost, of a file of its own: beside steps and runs of the same call."""
+    named = f"[{file}](benchmarks/{file}), {source(figures, GROUP)}"
+    what = f"Policies inside the launch, measured in one call ({named}), so with steps and runs of their own:"
+    return "\n\n".join([wrapped(what), *filter(None, [rollouts(figures), called(figures), evaluations(figures)])])
+
+
+def rollouts(figures: Figures) -> str:
+    """Return what a decision takes in a rollout with a network inside, beside a step and an interval of a run."""
+    rows = []
+    for preset in (PRESET, "trading"):
+        other = "" if preset == PRESET else f"{preset}, "
+        kinds = {"rollout": "a network inside a rollout", "MarketMaking": "a step, actions given", "run": "a run"}
+        found = {kind: [_row(figures, f"{other}{kind}, {markets} markets") for markets in PLAYED] for kind in kinds}
+        if not any(found["rollout"]):
+            continue
+        for kind, what in kinds.items():
+            rows.append([f"`{preset}`, {what}", *map(_decisions, found[kind])])
+        pairs = zip(found["rollout"], found["MarketMaking"], strict=True)
+        times = (f"{step['us_per_step'] / own['us_per_step']:.2f}" if step and own else "" for own, step in pairs)
+        rows.append([f"`{preset}`, a rollout's rate, times that of steps", *times])
+    table = _table(["one decision (decisions/s)", *(f"{markets:,} markets" for markets in PLAYED)], rows)
+    how = (
+        "A [rollout](rollouts.md) has two networks of two layers of 64 inside its launch of 32 decisions, and records "
+        "what training needs; a step is given its actions."
+    )
+    return f"{table}\n\n{wrapped(how)}" if table else ""
+
+
+def evaluations(figures: Figures) -> str:
+    """Return the seconds that evaluations of scripted makers take."""
+    named = {name.removeprefix("evaluate, "): row for (_, name), row in figures.items() if name.startswith("evaluate,")}
+    seconds = {name: row["seconds"] for name, row in named.items() if "seconds" in row}
+    if not seconds:
+        return ""
+    markets = max(row["markets"] for row in named.values())
+    cells = [[name, f"{taken:.3f}"] for name, taken in seconds.items()]
+    heads = [f"`evaluate` of a scripted maker, {markets:,} held-out episodes", "seconds, compiled before"]
+    return number_table(heads, [*cells, ["all", f"{sum(seconds.values()):.2f}"]])
+
+
 def cores(figures: Figures) -> str:
     """Return the rates of the C++ engine."""
     rows = []
@@ -171,6 +217,14 @@ def _micro(row: Mapping[str, Any]) -> str:
 
 def _rate(row: Mapping[str, Any]) -> str:
     return rate(row["steps_per_s"] if "steps_per_s" in row else row["events_per_s"]) if row else ""
+
+
+def _decisions(row: Mapping[str, Any]) -> str:
+    """Return the time of a step, or of an interval of a run, and how many there are per second in all markets."""
+    if not row:
+        return ""
+    taken = row["us_per_auction"] if row["kind"] == "Auctions" else row["us_per_step"]
+    return f"{micro(taken)} ({rate(row['markets'] * 1e6 / taken)})"
 
 
 def _added(row: Mapping[str, Any], plain: Mapping[str, Any]) -> str:

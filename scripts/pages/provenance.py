@@ -158,6 +158,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "self_play": ("trading", "learners"),
     "stylised_facts": ("paper", "levers"),
     "traders": ("trading", "added agents"),
+    "training": ("paper", "trading", "news", *_of_tasks("MarketMaking")),
 }
 
 

@@ -10,6 +10,7 @@ again, so that a run goes on where it was stopped, and several processes can sha
     python -m examples.studies.baselines
     python -m examples.studies.baselines --parts MarketMaking:news Trading:news      # no page: some of the parts
     python -m examples.studies.baselines --parts MarketMaking:news --rows "PPO, seed 2"   # one row of it
+    python -m examples.studies.baselines --further-seeds 5                            # also PPO with other settings
     python -m examples.studies.baselines --results FOLDER FOLDER                      # the page, from files
 """
 
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser.add_argument("--results", type=Path, nargs="+", help="write the page from these, and measure nothing")
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="measure these only, and write no page")
-    parser.add_argument("--rows", nargs="+", help="of the parts: linear, 'PPO, seed 1', scripted ...; default: all")
+    parser.add_argument(
+        "--rows", nargs="+", help="of the parts: linear, PPO, 'PPO fast, seed 1', scripted ...; default: all"
+    )
     add("--episodes", many, 0, "held-out ones; 0 takes 2048 on a CPU and 32768 on a GPU")
     add("--fitted", whole(2, 1 << 20), 1024, "episodes of a fit of the informed (default: 1024)")
     add("--linear-minutes", number(0, 1e6), 0.0, "end each CMA-ES after this; 0 is no limit")
@@ -65,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--ppo-markets", many, 0, "in which PPO trains; 0 is the examples' own number")
     add("--steps", many, 0, "of each training of PPO; 0 is the examples' own number")
     add("--seeds", whole(1, 100), 5, "of PPO (default: 5)")
+    add("--further-seeds", whole(0, 100), 0, "of PPO --fast, and with ppo_market_maker.py's settings (default: none)")
     add("--stack", whole(1, 300), 1, "also PPO that sees so many moves; 1 is none (default)")
     add("--stack-seeds", whole(1, 100), 2, "of it (default: 2)")
     add("--runs", Path, Path(f"runs/{NAME}"), f"folder of what is measured (default: runs/{NAME})")

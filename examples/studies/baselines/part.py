@@ -57,6 +57,9 @@ INFORMED: dict[str, tuple[Any, dict[str, list]]] = {  # who is told the fundamen
     ),
 }
 LEARNED, STACKED = "PPO", "PPO stacked"  # rows of them are of one seed each
+MARKET_MAKER = {"num_steps": 64, "fused": False, "bf16": False}  # of ppo_market_maker.py, for every task
+FURTHER: dict[str, dict[str, Any]] = {"PPO fast": {"fast": True}, "PPO float32": MARKET_MAKER}
+ON_A_GPU = {"num_envs": 16384, "total_steps": 200_000_000}  # more of `MARKET_MAKER`
 LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the sizes of moves
 
 
@@ -77,7 +80,7 @@ class Part:
     def wanted(self, name: str, group: str | None = None) -> bool:
         """Say whether a row is to be measured: it is not there, and it, or the group that it is of, was asked for."""
         asked = self.options.rows
-        return (not asked or (group or name) in asked) and not self.path(name).exists()
+        return (not asked or name in asked or group in asked) and not self.path(name).exists()
 
     def path(self, name: str) -> Path:
         """Return the file of a row."""
@@ -107,9 +110,11 @@ class Part:
         """Measure what is missing, and write the part's file where nothing is missing any more."""
         for name, sizes in LINEAR.items():
             self.row(name, lambda sizes=sizes: self.linear(sizes))
-        self.learned(LEARNED, range(1, self.options.seeds + 1), 1)
+        self.learned(LEARNED, self.options.seeds)
         if self.options.stack > 1:
-            self.learned(STACKED, range(1, self.options.stack_seeds + 1), self.options.stack)
+            self.learned(STACKED, self.options.stack_seeds, stack=self.options.stack)
+        for group, changes in FURTHER.items():
+            self.learned(group, self.options.further_seeds, **changes)
         self.row("informed", self.informed)
         self.scripted()
         self.compare()
@@ -164,21 +169,21 @@ class Part:
         note = f"{weights.numel()} weights, {found['generations']} generations of {args.population} x {args.markets}"
         return played, {**kept, "training": found["seconds"], "note": note}
 
-    def learned(self, group: str, seeds: Sequence[int], stack: int) -> None:
+    def learned(self, group: str, seeds: int, **changes: Any) -> None:
         """Train PPO from each seed with the same buffers and captured programs, and play what it kept."""
-        options, names = self.options, {seed: f"{group}, seed {seed}" for seed in seeds}
-        if not any(map(self.wanted, names.values())):
+        options, names = self.options, {seed: f"{group}, seed {seed}" for seed in range(1, seeds + 1)}
+        if not any(self.wanted(name, group) for name in names.values()):
             return
-        kind = LEARNERS[self.task]
-        args = kind(preset=self.preset, engine=options.engine, track=False, eval_envs=options.episodes, stack=stack)
-        args.time_limit_minutes, args.total_steps = options.ppo_minutes, options.steps
+        kind, device = LEARNERS[self.task], choose_engine(options.engine)[1]
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+            changes |= ON_A_GPU if group == "PPO float32" else {}
+        args = kind(preset=self.preset, engine=options.engine, track=False, eval_envs=options.episodes, **changes)
+        args.time_limit_minutes, args.total_steps = options.ppo_minutes, options.steps or args.total_steps
         if options.ppo_markets:
             args.num_envs = options.ppo_markets
         if options.ppo_minutes and not options.steps:
             args.total_steps = 10**12  # the time limit ends it
-        device = choose_engine(options.engine)[1]
-        if device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
         args.fill_in(device.type == "cuda")
         market: dict[str, Any] = {**args.market(), "engine": options.engine}
         returned: dict[str, Any] = {"output": "torch", "copy": False}
@@ -192,6 +197,7 @@ class Part:
         preparing = trainer.prepare()
         shown = ("num_envs", "num_steps", "gamma", "gae_lambda", "hidden", "reward", "reward_scale", "update_epochs")
         settings = {name: getattr(args, name) for name in (*shown, "inventory_penalty", "stack")}
+        settings["updates"] = trainer.how.removeprefix("updates are ")
         for seed, name in names.items():
             args.seed, args.output = seed, self.folder / self.path(name).stem
             args.output.mkdir(parents=True, exist_ok=True)
@@ -208,7 +214,7 @@ class Part:
                 found |= {"curve": curve, "note": note, "preparing": preparing, "settings": settings}
                 return evaluate(networks.act, held_out, HELD_OUT_SEED), found
 
-            self.row(name, train)
+            self.row(name, train, group)
 
     def compare(self) -> None:
         """Write the part's file: all rows, the mean of PPO's seeds, and what it leads others by, episode by episode."""
@@ -226,10 +232,16 @@ class Part:
         scripted = max(tried, key=lambda name: rows[name]["score"])
         mean = np.mean([money[name] for name in names], axis=0)
         rivals = [*LINEAR, "informed", scripted]
-        stacked = [name for name in rows if name.startswith(STACKED)]
+        further = {}
+        for group in (STACKED, *FURTHER):
+            of = [name for name in rows if name.startswith(f"{group}, ")]
+            if of:
+                money[group] = np.mean([money[name] for name in of], axis=0)
+                rivals.append(group)
+                further[group] = together(group, of, money, rows) | {"settings": rows[of[0]]["settings"]}
+        stacked = further.pop(STACKED, None)
         if stacked:
-            money[STACKED] = np.mean([money[name] for name in stacked], axis=0)
-            rivals.append(STACKED)
+            stacked["stack"] = stacked.pop("settings")["stack"]
         found = {
             "part": self.name,
             "engine": self.engine,
@@ -242,19 +254,9 @@ class Part:
             "rows": rows,
             "scripted": scripted,
             "ppo": rows[names[0]]["settings"],
-            "learned": {
-                "pnl": confidence_interval(mean),
-                "seeds": [float(money[name].mean()) for name in names],
-                "seconds": float(np.mean([rows[name]["wall"] for name in names])),
-            },
-            "stacked": {
-                "pnl": confidence_interval(money[STACKED]),
-                "seeds": [float(money[name].mean()) for name in stacked],
-                "seconds": float(np.mean([rows[name]["wall"] for name in stacked])),
-                "stack": rows[stacked[0]]["settings"]["stack"],
-            }
-            if stacked
-            else None,
+            "learned": together(LEARNED, names, money | {LEARNED: mean}, rows),
+            "stacked": stacked,
+            "further": further,
             "leads": {rival: confidence_interval(mean - money[rival]) for rival in rivals},
             "seed_leads": {
                 rival: {name: confidence_interval(money[name] - money[rival]) for name in names} for rival in rivals
@@ -262,6 +264,15 @@ class Part:
         }
         with replacing(self.file) as part:
             part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+
+
+def together(group: str, names: Sequence[str], money: Any, rows: Any) -> dict[str, Any]:
+    """Return the money of a group, the mean of its seeds market by market, each seed's, and the seconds of one."""
+    return {
+        "pnl": confidence_interval(money[group]),
+        "seeds": [float(money[name].mean()) for name in names],
+        "seconds": float(np.mean([rows[name]["wall"] for name in names])),
+    }
 
 
 def show(interval: Sequence[float]) -> str:

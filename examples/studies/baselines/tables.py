@@ -78,6 +78,11 @@ def part_table(record: Mapping[str, Any]) -> str:
         one, ahead = record["stacked"], plus_minus(record["leads"]["PPO stacked"], digits)
         note = f"sees {one['stack']} moves and volumes; {seeds(one)}"
         rows.append(("PPO, stacked", one["pnl"], ahead, note, f"{one['seconds']:.0f} s"))
+    for name, one in record.get("further", {}).items():
+        used = one["settings"]
+        passes = f"{used['update_epochs']} pass" + "es" * (used["update_epochs"] > 1)
+        note = f"{used['num_envs']:,} markets, {used['num_steps']} decisions, {passes}; {seeds(one)}"
+        rows.append((name, one["pnl"], plus_minus(record["leads"][name], digits), note, f"{one['seconds']:.0f} s"))
     shown = [(name, plus_minus(pnl, digits), *rest) for name, pnl, *rest in sorted(rows, key=lambda row: -row[1][0])]
     return table(("policy", record["measure"], "PPO's lead over it, paired", "parameters", "training"), shown)
 

@@ -1,0 +1,1 @@
+"""What compute-sanitizer watches: `python -m scripts.sanitizer`."""
