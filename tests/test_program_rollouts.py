@@ -133,3 +133,42 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"out.action: expected a contiguous tensor torch.int32 \[2, 6, 1, 2, 3\]"):
         envs.rollout(plain_maker, 2, out=mine)
     envs.step(torch.zeros(6, 4)) if envs.unwrapped.core.learner_program is None else envs.step(None)
+
+
+def test_slots_and_programs_are_checked_before_anything_changes():
+    envs = make("Trading", opponents={"maker": [patient]})
+    core = envs.unwrapped.core
+    for given, said in [
+        ({5: fixed}, "got the slot 5"),
+        ({-1: fixed}, "got the slot -1"),
+        ({True: fixed}, "got the slot True"),
+        ({0: None}, r"policies\[0\]: expected a dict of programs"),
+        (fixed, "policies: expected a dict of programs"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=said):
+            core.set_slot_policies(given)
+    with pytest.raises(ValueError, match="expected a tensor"):
+        core.step()
+    with pytest.raises(ValueError, match="out.action"):
+        envs.rollout(fixed, 2, out=envs.rollout(network_for(envs), 2))
+    envs.step(torch.zeros(6, 2))
+    functions = make("Trading", opponents={"maker": [lambda seen: torch.zeros(len(seen), 4)]})
+    with pytest.raises(ValueError, match="expected an environment without opponents that are functions"):
+        functions.rollout(fixed, 2)
+    functions.step(torch.zeros(6, 2))
+
+
+def test_opponents_play_and_remember_on_whoever_has_the_learners_slot():
+    envs = make("Trading", opponents={"maker": [patient]}, stagger=False)
+    core = envs.unwrapped.core
+    for turn in range(3):
+        envs.rollout([fixed, taker, plain_maker][turn], 1)
+        assert core.slot_programs[1] is patient
+        place = core._engine.slot_policies.places[1]
+        assert core._engine.bound("policy_memory")[:, place.memory].tolist() == [turn + 1] * 6
+    core.set_slot_policies({1: fixed})
+    envs.rollout(taker, 1)
+    assert core.slot_programs == {1: fixed, 0: taker}
+    core.set_slot_policies({})
+    assert core.slot_programs == {1: patient}
+    envs.step(torch.zeros(6, 2))

@@ -248,7 +248,12 @@ class Engine:
         """Let policies play slots from now on, in the place of their actions; other slots have actions."""
         made = placed(policies, self._sizes, self.device) if policies else None
         if made is not None:
-            known = self._known_policies.setdefault(made.key, made)
+            known, before = self._known_policies.setdefault(made.key, made), self.slot_policies
+            for slot, place in made.places.items():  # who plays on remembers on
+                was = None if before is None else before.places.get(slot)
+                if before is not None and was is not None and was.policy is place.policy:
+                    words = before.tensors["policy_memory"][:, was.memory : was.memory + was.words]
+                    made.tensors["policy_memory"][:, place.memory : place.memory + place.words] = words
             for name, tensor in made.tensors.items():  # the same tensors for the same programs, with new numbers
                 known.tensors[name].copy_(tensor)
             made = dataclasses.replace(made, tensors=known.tensors)

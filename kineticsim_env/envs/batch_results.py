@@ -89,7 +89,7 @@ class BatchResults:
         """
         if isinstance(actions, OrderRecords):
             raise TypeError("actions: expected no order records where torch compiles the step, got some")
-        if self._core.own is not None or self._core.programs:
+        if self._core.own is not None or self._core.slot_programs:
             raise TypeError(
                 "step: expected built-in rewards and no opponents in a compiled program, got custom reward, features, "
                 "terminate or opponents; capture the step in a CUDA graph, or compile your functions"

@@ -30,6 +30,7 @@ from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.runtime.orders import OrderRecords, records_of
 from kineticsim_env.runtime.roles import action_length
+from kineticsim_env.runtime.values import show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import WHOLE, Task, observation_size
 
@@ -284,7 +285,7 @@ class EnvCore:
         self._check_plays()
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
         if self.eager.rows is not None and self.learner_program is None:
-            given = {name: self.eager.of_all_slots(tensor) for name, tensor in given.items()}
+            given = {name: row if row is None else self.eager.of_all_slots(row) for name, row in given.items()}
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
@@ -333,23 +334,45 @@ class EnvCore:
         self._check_open("rollout")
         self._engine.roll_out(policy, decisions, self.auctions_per_step, fields, given)
 
+    @one_at_a_time
     def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
-        """Let programs play slots, by their numbers, in the launch; the others have actions as before.
+        """Let programs play slots, by their numbers, in the launch; others have actions, or the opponents' programs.
 
-        What there was remembered is lost. `played` has what they submit.
+        What was remembered stays where a slot has the same program as before; elsewhere memory is 0 until the next
+        episode begins. `played` has what they submit.
 
         Raises:
-            ValueError: If a ladder has more levels than the market's, or parameters are of another number of markets.
+            TypeError, ValueError: Naming what came and what is allowed; nothing has changed then. If opponents are
+                functions, a ladder has more levels than the market's, or parameters are of another number of markets.
         """
-        self._engine.set_slot_policies(policies)
-        self.eager.closed = self.closed or self._validate or self.learner_program is not None
-        self.live_task.prepare_step()
+        self._check_open("set_slot_policies")
+        allowed = f"a dict of programs (ks.policy) by slots 0 to {len(self.roles) - 1}"
+        if not isinstance(policies, Mapping):
+            raise TypeError(f"policies: expected {allowed}, got {show(policies)}")
+        for slot, program in policies.items():
+            if type(slot) is not int or not 0 <= slot < len(self.roles):
+                raise ValueError(f"policies: expected {allowed}, got the slot {show(slot)}")
+            if not isinstance(program, ProgramPolicy):
+                raise TypeError(f"policies[{slot}]: expected {allowed}, got {show(program)}")
+        if self.opponents is not None and policies:
+            raise ValueError(
+                "policies: expected an environment without opponents that are functions, got one with them"
+            )
+        with Uninterrupted():
+            self._engine.set_slot_policies(self.programs | dict(policies))
+            self.eager.closed = self.closed or self._validate or self.learner_program is not None
+            self.live_task.prepare_step()
+
+    @property
+    def slot_programs(self) -> dict[int, ProgramPolicy]:
+        """The programs that play slots now, by slot."""
+        found = self._engine.slot_policies
+        return {slot: place.policy for slot, place in found.places.items()} if found is not None else {}
 
     @property
     def learner_program(self) -> ProgramPolicy | None:
         """The program that plays the first slot; None where it has actions."""
-        found = self._engine.slot_policies
-        return found.places[0].policy if found is not None and 0 in found.places else None
+        return self.slot_programs.get(0)
 
     @property
     def played(self) -> OrderRecords:
@@ -389,7 +412,7 @@ class EnvCore:
         clone.fills.copy_(self.fills)
         clone._make_rows()
         if (policies := self._engine.slot_policies) is not None:
-            clone.set_slot_policies({slot: place.policy for slot, place in policies.places.items()})
+            clone.set_slot_policies(self.slot_programs)
             for name, tensor in policies.tensors.items():
                 clone._engine.bound(name).copy_(tensor)
         if self.settings.own is not None and self.own is not None:

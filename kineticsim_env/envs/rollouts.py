@@ -82,19 +82,21 @@ def rollout(
     if not inner.was_reset:
         raise gym.error.ResetNeeded("rollout: the environment was never reset; call reset() first")
     given = _seed_tensor(seed, core)
-    if core.learner_program is not program:
-        core.set_slot_policies(core.programs | ({0: program} if program else {}))
-    shape = ProgramShape(width, tuple(core.played.quotes.shape[2:])) if program else networks[0].shape
+    shape = ProgramShape(width, _orders_shape(core)) if program else networks[0].shape
     fresh = _empty(core, shape, steps, observations) if out is None else out
     if out is not None:
         _check_out(out, core, shape, steps)
     why = _why_steps(envs, core, networks)
-    if why is None:
-        _play_inside(core, networks, fresh, given, noise)
-    else:
-        if core.simulator.engine_name == "cuda":
-            warnings.warn(f"rollout: steps one by one, as {why}", stacklevel=2)
-        _play_by_steps(envs, core, networks, fresh, given, noise)
+    if why is not None and core.simulator.engine_name == "cuda":
+        warnings.warn(f"rollout: steps one by one, as {why}", stacklevel=2)
+    with core._calls.lock:  # nobody gives the slot to another in between
+        if core.learner_program is not program:
+            others = {slot: one for slot, one in core.slot_programs.items() if slot}
+            core.set_slot_policies(others | ({0: program} if program else {}))
+        if why is None:
+            _play_inside(core, networks, fresh, given, noise)
+        else:
+            _play_by_steps(envs, core, networks, fresh, given, noise)
     return fresh
 
 
@@ -143,6 +145,11 @@ def _seed_tensor(seed: Any, core: EnvCore) -> torch.Tensor:
         return seed
     check_count("seed", seed, -(2**63), 2**63 - 1)
     return torch.full((1,), seed, dtype=torch.int64, device=core.device)
+
+
+def _orders_shape(core: EnvCore) -> tuple[int, ...]:
+    levels = core.config.orders_per_side
+    return (levels, 2, 3) if core.config.is_continuous else (4,) if levels == 1 else (levels, 4)
 
 
 def _every(core: EnvCore) -> int:
@@ -230,9 +237,9 @@ def _play_by_steps(
     """Play the same with torch's networks, in float32; without any the learner's slot has a program."""
     market, stands = core.simulator.tensors, core.lets_stand
     takes_part: Any = out.played
-    core.lets_stand = True
     observation = _as_tensor(envs.observation, core)
     try:
+        core.lets_stand = True
         for t in range(len(out.rows)):
             _write_rows(out.rows[t], observation)
             stopped = (market["error"] & _STOPPED) != 0

@@ -109,8 +109,7 @@ def playing(core: EnvCore, programs: Programs) -> Generator[None]:
     if not programs:
         yield
         return
-    found = core.simulator.engine.slot_policies
-    before = {} if found is None else {slot: place.policy for slot, place in found.places.items()}
+    before = core.slot_programs
     try:
         core.set_slot_policies({**before, **programs})
         yield
