@@ -281,3 +281,9 @@ def test_makers_of_another_task_or_role_are_called(played):
     assert not played
     evaluate(fixed, trading)
     assert len(played) == 2 and math.isfinite(evaluate(patient, trading).pnl.mean())
+
+
+def test_figures_are_float64():
+    envs = evaluation_env(3, engine="cpu", **SMALL)
+    found = evaluate(next(iter(MAKERS.values()))(envs.core.task), envs, 3)
+    assert {getattr(found, field.name).dtype for field in dataclasses.fields(found)} == {np.dtype(np.float64)}

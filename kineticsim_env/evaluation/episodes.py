@@ -152,7 +152,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
                 open_ &= ~early
     pnl = torch.where(open_, settle(core, open_, total, lambda: simulator), pnl)
     lived = lived if may_end else decisions
-    return pnl, total, fills.sum(2) / lived, held / lived
+    return pnl, total, fills.sum(2).double() / lived, held / lived
 
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:
