@@ -55,7 +55,8 @@ LEFT_OUT = {
     "elapsed, share_left, signal": "parts of scripted policies",
     "save": "writes a file",
     "sweep, open_sweep, Sweep": "write and read folders; tests/test_sweep_arguments.py calls them wrongly",
-    "no_order": "takes nothing",
+    "no_order, keep": "take nothing",
+    "quotes": "takes what quote returns, in the functions of programs alone",
     "close": "ends what other cases go on with",
     "seed, env_method, get_attr, set_attr, env_is_wrapped, getattr_depth_check": "of Stable-Baselines3",
 }
