@@ -63,5 +63,5 @@ def test_the_readme_and_the_targets_have_the_same_rates(tmp_path):
     performance.main(words)
     first, _, second = readme.read_text().partition("Environments and training in the preset `trading`")
     named = "training steps/s, PPO with 4 passes over each rollout"
-    assert f"| {named} | 230 M (H100 80GB HBM3) |" in first and f"| {named} | 242 M (H100 80GB HBM3) |" in second
+    assert f"| {named} | 230 M (H100 80GB HBM3) |" in first and named not in second  # which the page has
     assert "| training steps/s, CleanRL's settings | 50 M | **242 M** |" in page.read_text()

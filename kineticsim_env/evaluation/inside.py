@@ -82,7 +82,8 @@ def _program_of(name: str, policy: Any, envs: Any, core: EnvCore, slot: int) -> 
                 "give evaluate what evaluation_env returns, without them"
             )
         return policy
-    if where or not isinstance(policy, Quoting) or core.roles[slot] != "maker" or not _seen_alike(policy.task, core):
+    quotes = core.task.action_form(core.roles[slot]).name == "quotes"
+    if where or not isinstance(policy, Quoting) or not quotes or not _seen_alike(policy.task, core):
         return None
     return policy.program()
 

@@ -177,7 +177,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> st
     made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
     captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
     four = rate(figures["training", "default"]["training_steps_per_s"])
-    learned = readme_rows(trained, "trading") or [["training steps/s, PPO with 4 epochs", four, ""]]
+    learned = [] if readme_rows(trained, PRESET) else [["training steps/s, PPO with 4 epochs", four, ""]]
     rows = [
         [
             "agent-events/s, preset `paper`, 256 agents",
@@ -198,7 +198,12 @@ def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> st
     text = "An agent-event is one order of one built-in agent in one auction."
     before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
     return "\n\n".join(
-        [*readme_part(figures, readme_rows(trained, PRESET)), before, number_table(["", "one H200", "CPU"], rows), text]
+        [
+            *readme_part(figures, readme_rows(trained, PRESET)[:1]),
+            before,
+            number_table(["", "one H200", "CPU"], rows),
+            text,
+        ]
     )
 
 

@@ -36,7 +36,9 @@ def place(found: Trained) -> str:
     return f"{machine['date'][:10]}; {machine['gpu']}, driver {machine['driver']}"
 
 
-def training(found: Trained, scaling: Trained, former: Sequence[Sequence[str]], file: str) -> str:
+def training(
+    found: Trained, scaling: Trained, former: Sequence[Sequence[str]], file: str = "training_h100.json"
+) -> str:
     """Return the tables of training, whose figures are in a file; `former` are rows of earlier versions."""
     parts = [rates(found), phases(found), several(scaling)] if measured(found) else []
     if parts:
