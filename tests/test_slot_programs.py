@@ -215,6 +215,22 @@ def test_nothing_is_read_of_actions_that_a_step_of_programs_has_not():
     assert (struct.actions, struct.action_stride) == (None, 0)
 
 
+def test_programs_that_cannot_be_compiled_change_nothing(monkeypatch):
+    arguments = (ks.MarketConfig.preset("news"), 3, TradingTask(**SMALL), ["trader"])
+    (core,) = make_cores(arguments, {"slots": (None,)}, ("cpu",))
+    core.reset(1)
+    core.set_slot_policies({0: patient})
+
+    def fails(_):
+        raise ks.EngineUnavailable("no C++ compiler is found")
+
+    monkeypatch.setattr("kineticsim_env.runtime.agent_library.policy_functions", fails)
+    with pytest.raises(ks.EngineUnavailable, match="no C"):
+        core.set_slot_policies({0: plain_maker})
+    assert core.slot_programs == {0: patient}
+    core.step()
+
+
 # Opponents ------------------------------------------------------------------------------------------------------------
 
 

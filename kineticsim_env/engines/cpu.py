@@ -42,13 +42,11 @@ class CpuEngine(NativeEngine):
             self._struct.agents[number].functions = address
 
     def set_slot_policies(self, policies: Mapping[int, ProgramPolicy]) -> None:
-        """See `Engine.set_slot_policies`; compiles policies that this process has not seen."""
+        """See `Engine.set_slot_policies`; compiles policies that this process has not seen, before anything changes."""
+        found = agent_library.policy_functions(tuple(policies.values()))
         super().set_slot_policies(policies)
-        if self.slot_policies is None:
-            return
-        found = agent_library.policy_functions(self.slot_policies.different)
-        for slot, place in self.slot_policies.places.items():
-            self._struct.slot_policies[slot].functions = found[place.number - 1]
+        for slot, address in zip(policies, found, strict=True):
+            self._struct.slot_policies[slot].functions = address
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         self._safe_auctions = 0
