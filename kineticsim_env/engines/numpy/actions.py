@@ -99,22 +99,20 @@ def admitted(
     args: dict[str, Any], m: Markets, k: int, given: np.ndarray, words: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return records [m, N, 4] and their flags [m, N] as a slot may have them, and where one was out of range, [m]."""
-    standing = m.standing_levels()[0][:, k]
-    prices = np.clip(given[..., 0::2], -state.MAX_PRICE, state.MAX_PRICE)
-    units = np.clip(given[..., 1::2], 0, MOST_UNITS)
-    outside = ((prices != given[..., 0::2]) | (units != given[..., 1::2])).any(axis=(1, 2))
+    quotes, standing = np.empty_like(given), m.standing_levels()[0][:, k]
+    quotes[..., 0::2] = np.clip(given[..., 0::2], -state.MAX_PRICE, state.MAX_PRICE)
+    quotes[..., 1::2] = np.clip(given[..., 1::2], 0, MOST_UNITS)
+    outside = (quotes != given).any(axis=(1, 2))
     if args["task"]["role"][k] in (NOISE, EXECUTOR):
         own = m.task_of(args["task"], k)
         side, left = order_side(m, own, k), remaining(m, own, k)
-        mine = side[:, None] == np.array([1, -1])  # [m, 2]
+        quotes[..., 1::2] *= side[:, None, None] == np.array([1, -1])  # nothing on the other side
+        words &= np.where(side > 0, 0xFF | KEEP << 8, 0xFF00 | KEEP)[:, None]
+        keeps = (words & np.where(side > 0, KEEP, KEEP << 8)[:, None]) != 0
         for level in range(m.orders):
-            units[:, level] = np.where(mine, np.minimum(units[:, level], left[:, None]), 0)
-            words[:, level] &= np.where(side > 0, 0xFF | KEEP << 8, 0xFF00 | KEEP)
-            kept = (words[:, level] & np.where(side > 0, KEEP, KEEP << 8)) != 0
-            counted = np.where(kept[:, None], standing[:, level, 1::2], units[:, level])
-            left = np.maximum(0, left - np.where(mine, counted, 0).sum(axis=1))
-    quotes = np.empty_like(given)
-    quotes[..., 0::2], quotes[..., 1::2] = np.where(units > 0, prices, 0), units
+            kept = keeps[:, level, None]
+            quotes[:, level], left = cut_to_remaining(quotes[:, level], kept, standing[:, level], side, left)
+    quotes[..., 0::2] = np.where(quotes[..., 1::2] > 0, quotes[..., 0::2], 0)
     return quotes, words, outside
 
 

@@ -1,6 +1,6 @@
 """Policies of slots on the NumPy engine: the Python function itself, one market at a time, on `Int32`.
 
-The part "Policies of slots" of docs/environment.md; actions.py calls `decide_policies` in every decision.
+The part "Policies of slots" of docs/environment.md; actions.py calls `orders_of_policy` in every decision.
 """
 
 from typing import Any
