@@ -1,14 +1,12 @@
 """The kernel of rollouts with programs in all slots, or in those beside a network's, with a fiber per lane on a CPU."""
 
-import ctypes
-
 import pytest
 import torch
 from build_helpers import PROGRAM_KERNELS, needs_compiler
 from env_helpers import assert_same
 from slot_programs import fixed, looks_at_all, patient, plain_maker
 from test_rollouts import make, network_for, taken
-from test_rollouts_on_host import roll_out
+from test_rollouts_on_host import launched_by, roll_out
 from thorough import covering
 
 from kineticsim_env.envs import rollouts
@@ -20,21 +18,11 @@ FIELDS = ("rows", "action", "reward", "terminated", "truncated", "played", "last
 
 def roll_out_program(library, core, program, steps, kind):
     """Do what a rollout of a program does, but for the launch, which is the library's."""
-
-    def launch(definitions, decisions, fields, live):
-        struct = core._engine._struct
-        struct.env_mode, struct.decisions, struct.auctions = 1, decisions, core.auctions_per_step
-        struct.growth, struct.records, struct.tile = 2**31 - 1, 0, 1
-        for name, value in fields.items():
-            setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
-        library.ks_cpu_launch(ctypes.addressof(struct))
-        struct.rollout = type(struct.rollout)()
-
     if core.learner_program is not program:
         core.set_slot_policies(core.programs | {0: program})
     shape = ProgramShape(core.observation_size(core.roles[0]), tuple(core.played.quotes.shape[2:]))
     part = rollouts._empty(core, shape, steps, kind)
-    core.roll_out = launch
+    launched_by(library, core)
     rollouts._play_inside(core, [], part, torch.tensor([0]), noise=True)
     return part
 

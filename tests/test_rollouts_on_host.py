@@ -79,12 +79,11 @@ def test_random_markets_are_those_of_the_engine(kernels, environment, shared, ex
         assert_same([inside, played], f"after rollout {number}")
 
 
-def roll_out(library, core, policy, steps, kind):
-    """Do what `_play_inside` does, but for the launch, which is the library's."""
+def launched_by(library, core):
+    """Let rollouts of an environment be the library's launches."""
 
     def launch(definitions, decisions, fields, live):
-        engine = core._engine
-        struct = engine._struct
+        struct = core._engine._struct
         struct.env_mode, struct.decisions, struct.auctions = 1, decisions, core.auctions_per_step
         struct.growth, struct.records, struct.tile = 2**31 - 1, 0, 1
         for name, value in fields.items():
@@ -96,8 +95,13 @@ def roll_out(library, core, policy, steps, kind):
         struct.actions = struct.choices = None
         struct.rollout = type(struct.rollout)()
 
-    part = rollouts._empty(core, policy.shape, steps, kind)
     core.roll_out = launch
+
+
+def roll_out(library, core, policy, steps, kind):
+    """Do what `_play_inside` does, but for the launch, which is the library's."""
+    part = rollouts._empty(core, policy.shape, steps, kind)
+    launched_by(library, core)
     rollouts._play_inside(core, [policy], part, torch.tensor([5]), True)
     return part
 
