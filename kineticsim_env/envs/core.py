@@ -284,7 +284,7 @@ class EnvCore:
         """
         self._check_plays()
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
-        if self.eager.rows is not None and self.learner_program is None:
+        if self.eager.rows is not None:
             given = {name: row if row is None else self.eager.of_all_slots(row) for name, row in given.items()}
         if self.own is None:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
@@ -372,7 +372,8 @@ class EnvCore:
     @property
     def learner_program(self) -> ProgramPolicy | None:
         """The program that plays the first slot; None where it has actions."""
-        return self.slot_programs.get(0)
+        found = self._engine.slot_policies  # looked at in every step
+        return found.places[0].policy if found is not None and 0 in found.places else None
 
     @property
     def played(self) -> OrderRecords:

@@ -199,7 +199,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> st
     before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
     return "\n\n".join(
         [
-            *readme_part(figures, readme_rows(trained, PRESET)[:1]),
+            *readme_part(figures, readme_rows(trained, PRESET)),
             before,
             number_table(["", "one H200", "CPU"], rows),
             text,

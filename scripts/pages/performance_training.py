@@ -130,9 +130,10 @@ def earlier(figures: Figures) -> list[list[str]]:
 
 
 def readme_rows(found: Trained, preset: str) -> list[list[str]]:
-    """Return the rows of the README's figures of a preset."""
-    machine = str(found.get("machine", {}).get("gpu", "")) if isinstance(found.get("machine"), Mapping) else ""
+    """Return the row of the README's figures of a preset, if it was measured."""
+    row = row_of(found, preset)
+    if not row:
+        return []
+    machine = found["machine"]["gpu"]
     where = "" if "H200" in machine else f" ({machine.removeprefix('NVIDIA ')})"
-    names = {"default": "training steps/s, PPO with 4 passes over each rollout", "fast": "the same with one pass"}
-    of = {kind: row_of(found, preset, kind) for kind in names}
-    return [[names[kind], rate(row["training"]) + where, ""] for kind, row in of.items() if row]
+    return [["training steps/s, PPO with 4 passes over each rollout", rate(row["training"]) + where, ""]]
