@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import assert_same, clock_environments, draw_actions, environments, make_cores
-from hypothesis import given
+from hypothesis import given, settings
 from strategies import PAIRS, every_engine
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines.base import ENV_STEP
@@ -48,12 +49,14 @@ def check_replay(environment, engine):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@settings(max_examples=examples(120))  # on a GPU each compiles a kernel
 @given(environment=environments(most_slots=6))
 def test_records_of_what_actions_ask_for_are_the_same_step_where_each_comes_once(engine, environment):
     check_replay(environment, engine)
 
 
 @pytest.mark.parametrize("engine", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@settings(max_examples=examples(120))  # on a GPU each compiles a kernel
 @given(environment=clock_environments())
 def test_records_of_what_actions_ask_for_are_the_same_step_on_the_clock(engine, environment):
     check_replay(environment, engine)
@@ -107,12 +110,14 @@ def check_blocks(core, before):
 
 
 @pairs
+@settings(max_examples=examples(120))  # on a GPU each compiles a kernel
 @given(environment=environments(most_slots=6))
 def test_engines_agree_on_hostile_records(engines, environment):
     check_hostile(environment, engines)
 
 
 @pairs
+@settings(max_examples=examples(120))  # on a GPU each compiles a kernel
 @given(environment=clock_environments())
 def test_engines_agree_on_hostile_records_on_the_clock(engines, environment):
     check_hostile(environment, engines)

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import assert_same, clock_environments, draw_actions, environments, make_cores
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from slot_programs import MARKET, ONE_LEVEL, SLOT, fixed, ladder, looks_at_all, patient, plain_maker
 from strategies import PAIRS, every_engine
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -81,18 +82,21 @@ def check_plays(cores, environment, seed):
 
 
 @pairs
+@settings(max_examples=examples(60))  # on a GPU each compiles a kernel
 @given(environment=environments(most_slots=4), seed=seeds)
 def test_engines_agree_where_each_comes_once(engines, environment, seed):
     check_agreement(environment, seed, engines)
 
 
 @pairs
+@settings(max_examples=examples(60))  # on a GPU each compiles a kernel
 @given(environment=environments(most_slots=1), seed=seeds)
 def test_engines_agree_on_one_slot_and_a_step_of_what_was_played_is_the_same(engines, environment, seed):
     check_agreement(environment, seed, engines)
 
 
 @pairs
+@settings(max_examples=examples(60))  # on a GPU each compiles a kernel
 @given(environment=clock_environments(), seed=seeds)
 def test_engines_agree_on_the_clock(engines, environment, seed):
     check_agreement(environment, seed, engines)

@@ -281,8 +281,8 @@ struct ThreadEnvironment : Market {
     Target left = target(k);
     SlotOrders orders = no_orders();
     if (!ended) {
-      const bool looks = policy_looks(launch.slot_policies[k]);
-      const PolicyMarket seen = policy_market(*this, mids, this->bids(), this->asks(), levels, looks);
+      const BestPrices best = this->resting_best();
+      const PolicyMarket seen = policy_market(*this, mids, this->bids(), this->asks(), best.bid, best.ask);
       PolicySlot slot = policy_slot(launch, slot_task(k), role(k), p, mids, volumes, elapsed, arrival2, left, account(k), row, t);
       slot.levels = levels_of_slot();
       for (int n = 0; n < min_of(slot.levels, kPolicyLevels); ++n) {

@@ -94,16 +94,14 @@ KS_RULE PolicySlot policy_slot(const Launch& launch, const TaskParams& task, int
   for (int i = 0; i < kHistory; ++i) slot.volumes[i] = volumes[i];
   return slot;
 }
-// The market; `looks`: whether best prices are asked for, which are looked for in the book.
+// The market, whose built-in book has its best prices at these ticks: -1 and kNoTick where a side is empty.
 template <typename Bids, typename Asks>
 KS_RULE PolicyMarket policy_market(const MarketNumbers& market, const int32_t* mids, const Bids& bids, const Asks& asks,
-                                   int32_t levels, bool looks) {
+                                   int32_t best_bid, int32_t best_ask) {
   PolicyMarket seen = {mids[0], sign_of((int64_t)mids[0] - mids[1]), market.last_tick + market.origin, -kNoPrice, kNoPrice, 0, 0,
                        (int32_t)market.t, market.fundamental};
-  for (int32_t i = levels - 1; looks && i >= 0 && seen.best_bid_qty == 0; --i)
-    if (bids[i] > 0) seen.best_bid = i + market.origin, seen.best_bid_qty = bids[i];
-  for (int32_t i = 0; looks && i < levels && seen.best_ask_qty == 0; ++i)
-    if (asks[i] > 0) seen.best_ask = i + market.origin, seen.best_ask_qty = asks[i];
+  if (best_bid >= 0) seen.best_bid = best_bid + market.origin, seen.best_bid_qty = bids[best_bid];
+  if (best_ask != kNoTick) seen.best_ask = best_ask + market.origin, seen.best_ask_qty = asks[best_ask];
   return seen;
 }
 

@@ -54,7 +54,14 @@ KS_RULE Quote quote_of_policy_in_call(const Launch& launch, int64_t m, int k, co
                                       const int32_t* bids, const int32_t* asks) {
   const int64_t row = m * launch.slots + k;
   const int32_t role = role_of(launch, k);
-  const PolicyMarket seen = policy_market(market, mids, bids, asks, launch.levels, policy_looks(launch.slot_policies[k]));
+  int32_t bid = -1, ask = kNoTick;
+  if (policy_looks(launch.slot_policies[k])) {
+    bid = launch.levels - 1, ask = 0;
+    while (bid >= 0 && bids[bid] <= 0) --bid;
+    while (ask < launch.levels && asks[ask] <= 0) ++ask;
+    if (ask == launch.levels) ask = kNoTick;
+  }
+  const PolicyMarket seen = policy_market(market, mids, bids, asks, bid, ask);
   PolicySlot slot = policy_slot(launch, task, role, p, mids, volumes, elapsed, arrival2, target, account, row, market.t);
   slot.levels = 1, slot.standing[0] = standing;
   int32_t remembers[kRememberedWords];

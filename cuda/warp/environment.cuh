@@ -510,7 +510,10 @@ struct EnvironmentTile {
     end = outcome.end;
     __syncwarp();
     if (part.plays) done = all_ended();
-    if (kMayHavePolicies && part.plays && done) my_market().ended = (slots < 32 ? 1u << slots : 0u) - 1u;
+    if constexpr (kMayHavePolicies) {
+      if (part.plays && done) my_market().ended = (slots < 32 ? 1u << slots : 0u) - 1u;
+      __syncwarp();  // other lanes store it, slot by slot
+    }
   }
   __device__ __forceinline__ bool all_ended() const {
     const int count = ending_slots(task, slots);
