@@ -11,7 +11,7 @@ import numpy as np
 from kineticsim_env import plots
 from scripts.pages.markdown import plus_minus, table
 
-__all__ = ["apart", "lead", "machines", "money", "overview", "part_table", "settings_of", "titled"]
+__all__ = ["apart", "engines", "lead", "money", "overview", "part_table", "settings_of", "titled"]
 TASKS = {"MarketMaking": "Market making", "Execution": "Execution", "Trading": "Trading"}
 MARKETS = {"trading": "call auctions (`trading`)", "news": "continuous trading (`news`)"}
 LINEAR = ("linear", "linear, sizes too")
@@ -105,17 +105,17 @@ def settings_of(record: Mapping[str, Any]) -> str:
     return f"{settings}; {record['rows']['PPO, seed 1']['note']}, from seed 1"
 
 
-def machines(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the parts of each machine."""
+def engines(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the parts of each engine, whose machines may differ: money depends on these only where a time ends a search."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        found.setdefault(record["machine"], []).append(record)
+        found.setdefault(record["engine"], []).append(record)
     return found
 
 
 def draw(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the money of each kind in each part of the first machine."""
-    first = next(iter(machines(records).values()))
+    """Draw the money of each kind in each part of the first engine."""
+    first = next(iter(engines(records).values()))
 
     def panel(record: Mapping[str, Any]) -> Any:
         task, preset = split(record)
