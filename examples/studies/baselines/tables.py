@@ -106,7 +106,7 @@ def settings_of(record: Mapping[str, Any]) -> str:
 
 
 def engines(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the parts of each engine, whose machines may differ: money depends on these only where a time ends a search."""
+    """Return the parts of each engine. Their machines may differ, which matters where a time ends a search."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         found.setdefault(record["engine"], []).append(record)
