@@ -68,11 +68,17 @@ counts:  ## compare the instructions of the C++ engine and of the kernel with th
 	@$(SETUP) counts
 	$(VENV_PYTHON) -m scripts.benchmarks.instruction_counts $(COUNTS_FLAGS)
 
-wheel:  ## build the wheel in dist, install it in an empty environment, and run a market there
+wheel:  ## build the wheel and the sdist in dist, install each in an empty environment, and run a market there
 	rm -rf build dist
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet -c constraints.txt build ziglang
+	build/tools/bin/python -m scripts.prebuilt --output build/prebuilt
+	KINETICSIM_PREBUILT=build/prebuilt build/tools/bin/python -m build --wheel --outdir dist .
+	build/tools/bin/python -m build --sdist --outdir dist .
 	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd build && CXX=none wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
+	build/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
 
 lint:  ## check style (ruff), format (ruff), types (ty), and whether the pages' blocks are those of their results

@@ -49,4 +49,4 @@ def choose_markets(options: argparse.Namespace, config: MarketConfig, default: i
     asked = options.markets if options.markets is not None or config.per_market else default
     markets = check_num_markets(config, asked)
     reason = "one market is faster there" if markets == 1 else ""
-    return markets, *choose_engine(options.engine, options.device, prefer_cpu=reason)
+    return markets, *choose_engine(options.engine, options.device, prefer_cpu=reason, own_code=bool(config.agents))

@@ -21,13 +21,16 @@ ENGINES = ("auto", "cuda", "cpu", "numpy")
 _said: set[str] = set()
 
 
-def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> tuple[str, torch.device]:
+def choose_engine(
+    engine: str, device: Any = None, *, prefer_cpu: str = "", own_code: bool = False
+) -> tuple[str, torch.device]:
     """Resolve an engine's name and device; `"auto"` says in one line which it takes and why.
 
     Args:
         engine: `"auto"`, `"cuda"`, `"cpu"` or `"numpy"`.
         device: None, or a torch device that fits the engine.
         prefer_cpu: Why `"auto"` should not take CUDA here, empty if it may.
+        own_code: Whether there are traders or policies of the user's own, which compiled engines compile.
 
     Raises:
         ValueError: If the engine or device is unknown, or they do not fit together.
@@ -49,10 +52,10 @@ def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> t
         build.load_cpu()
     if engine != "auto":
         return engine, torch.device("cpu")
-    return _choose_auto(wanted, prefer_cpu)
+    return _choose_auto(wanted, prefer_cpu, own_code)
 
 
-def _choose_auto(wanted: torch.device | None, prefer_cpu: str) -> tuple[str, torch.device]:
+def _choose_auto(wanted: torch.device | None, prefer_cpu: str, own_code: bool) -> tuple[str, torch.device]:
     why_not_cuda = prefer_cpu or ("device='cpu' was asked for" if wanted is not None else kernels.cuda_unavailable())
     if not why_not_cuda:
         _say("engine cuda, as there is a GPU and a compiler for it")
@@ -60,6 +63,8 @@ def _choose_auto(wanted: torch.device | None, prefer_cpu: str) -> tuple[str, tor
     if not prefer_cpu and wanted is None and kernels.gpu_present():
         warnings.warn(f"the GPU cannot be used: {why_not_cuda}", stacklevel=4)
     try:
+        if own_code and build.is_prebuilt():
+            raise EngineUnavailable("what was built before knows no traders or policies of your own")
         build.load_cpu()
     except EngineUnavailable as error:
         _say(f"engine numpy, slow: no cuda ({why_not_cuda}), no cpu ({error})")

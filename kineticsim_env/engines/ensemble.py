@@ -60,7 +60,7 @@ class Ensemble(LiveMarkets):
         self.slots = check_slots(slots, [kind.name for kind in config.agents], config.orders_per_side)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
-        self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
+        self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason, own_code=bool(config.agents))
         self.sizes: dict[str, Any] = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
         self.sizes |= layout.ladder_sizes(config.orders_per_side)
         self.sizes["I"] = layout.info_rows(len(self.slots))

@@ -88,7 +88,8 @@ class EnvCore:
             prefer_cpu = "one market is faster there"
         if not prefer_cpu and private_torch.is_forked():
             prefer_cpu = "this process was forked from one that used CUDA"
-        name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
+        own_code = bool(self.config.agents or self.programs)
+        name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu, own_code=own_code)
         self.simulator = Simulator(
             self.config, num_markets, engine=name, device=device, slots=slots, validate=self._validate
         )

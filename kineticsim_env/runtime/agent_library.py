@@ -74,7 +74,8 @@ def _load(kinds: Sequence[AgentClass]) -> ctypes.CDLL:
 def _library(what: str, text: str) -> ctypes.CDLL:
     missing, command = cxx.cpu_unavailable(), cxx.find_cxx()
     if missing or command is None:
-        raise EngineUnavailable(missing or "no C++ compiler is found")
+        said = missing or "no C++ compiler is found"
+        raise EngineUnavailable(f"{what} cannot be compiled: {said}; or take engine='numpy', which needs none")
     name = f"ks_agents_{build.library_key(command, text)}"
     return obtain(
         f"{name}.so",

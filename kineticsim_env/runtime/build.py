@@ -21,11 +21,19 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import cxx
-from kineticsim_env.runtime.cache import cache_dir, notice, obtain
-from kineticsim_env.runtime.cxx import compiler_version, cpu_unavailable, find_cxx
+from kineticsim_env.runtime import cxx, prebuilt
+from kineticsim_env.runtime.cache import Flawed, cache_dir, notice, obtain, read_whole
+from kineticsim_env.runtime.cxx import compiler_version, find_cxx
+from kineticsim_env.runtime.sources import cuda_dir, engine_hash, hash_of, source_hash
 
-__all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # for the doctor and others
+__all__ = [
+    "cache_dir",
+    "compiler_version",
+    "cuda_dir",
+    "find_cxx",
+    "hash_of",
+    "source_hash",
+]  # for the doctor and others
 
 KERNEL_SOURCE, ENTRY, COPY_ENTRY = "persistent_kernel.cu", "ks_market_kernel", "ks_copy_outputs"
 AGENTS = "added_agents.h"  # what kernels with KS_AGENTS include: the text of classes that users have written
@@ -44,6 +52,7 @@ OPERATOR_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _N
 _ENGINE_FUNCTIONS: dict[str, list] = {"ks_cpu_launch": [_ADDRESS], "ks_sizeof_launch": [], "ks_sizeof_params": []}
 CPU_FUNCTIONS = _ENGINE_FUNCTIONS | OPERATOR_FUNCTIONS
 _NOTHING = ("ks_free_launcher",)  # return nothing
+_PREBUILT_FUNCTIONS: dict[str, list] = {"ks_use_threads": [_ADDRESS], "ks_sources": []}
 PLAN_SOURCES = ("plan.cpp",)
 PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
 TAPE_SOURCES = ("tape/tape.cpp",)
@@ -60,34 +69,14 @@ TAPE_FUNCTIONS: dict[str, list] = {
     "ks_lobster_close": [_ADDRESS],
 }
 
+_GET_NUM_THREADS = "_ZN2at15get_num_threadsEv"  # int at::get_num_threads()
+
 _loaded: dict = {}
 _failed: dict = {}
 _locks: dict[object, threading.RLock] = {}
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_locks.clear)  # a child lacks the threads that may hold them
-
-
-def cuda_dir() -> Path:
-    """Return the folder of the C++ and CUDA sources: inside an installed package, beside it in a checkout."""
-    package = Path(__file__).parents[1]
-    inside = package / "_cuda"
-    return inside if inside.is_dir() else package.parent / "cuda"
-
-
-def source_hash() -> str:
-    """Return the sha256 over names and contents of all source files in `cuda_dir()`."""
-    return hash_of(cuda_dir(), (".h", ".cuh", ".cu", ".cpp"))
-
-
-def hash_of(root: Path, suffixes: Sequence[str]) -> str:
-    """Return the sha256 over names and contents of a folder's files with these suffixes."""
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        if path.suffix in suffixes:
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
 
 
 def loaded(key: object) -> Any:
@@ -120,16 +109,29 @@ def key(*parts: object) -> str:
 # ---- The C++ libraries ---------------------------------------------------------------------------------------------
 
 
+def cpu_unavailable() -> str | None:
+    """Return what the C++ engine lacks and how to get it, or None: a compiler, or a library that was built before."""
+    return None if prebuilt.find() else cxx.cpu_unavailable()
+
+
 def load_cpu() -> ctypes.CDLL:
-    """Return the C++ library, from this process, from the cache, or built now. Raises EngineUnavailable."""
+    """Return the C++ library, from this process, from the cache, or built now. Raises EngineUnavailable.
+
+    Where there is no compiler it is a wheel's, without the operators.
+    """
     return _loaded.get("cpu") or once("cpu", lambda: _load("cpu", CPU_SOURCES, CPU_FUNCTIONS, _build_cpu))
+
+
+def is_prebuilt() -> bool:
+    """Say whether libraries are a wheel's: there is no compiler, and one of them is for this processor."""
+    return cxx.cpu_unavailable() is not None and prebuilt.find() is not None
 
 
 def load_operators() -> ctypes.CDLL:
     """Return a library with the operators: the C++ library where that is loaded, else one of them alone, likewise."""
     return (
         _loaded.get("operators")
-        or _loaded.get("cpu")
+        or (None if is_prebuilt() else _loaded.get("cpu"))
         or once("operators", lambda: _load("operators", OPERATOR_SOURCES, OPERATOR_FUNCTIONS, _build_operators))
     )
 
@@ -163,7 +165,9 @@ def _mind_forks() -> None:
 
 
 def _load(name: str, sources: Sequence[str], functions: Mapping[str, list], make: Callable[..., bytes]) -> ctypes.CDLL:
-    missing, command = cpu_unavailable(), find_cxx()
+    if is_prebuilt() and name != "operators":
+        return once("prebuilt", _load_prebuilt)
+    missing, command = cxx.cpu_unavailable(), find_cxx()
     if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
     _mind_forks()  # now: a child may be forked while this builds
@@ -174,6 +178,23 @@ def _load(name: str, sources: Sequence[str], functions: Mapping[str, list], make
         lambda path, _: _open_library(path, functions),
         lambda folder: make(command, paths, folder, name),
     )
+
+
+def _load_prebuilt() -> ctypes.CDLL:
+    path = prebuilt.find()
+    assert path is not None
+    _mind_forks()
+    try:
+        read_whole(path)  # to load a part of one would end the process
+        library = _open_library(path, _ENGINE_FUNCTIONS | PLAN_FUNCTIONS | TAPE_FUNCTIONS | _PREBUILT_FUNCTIONS)
+    except (Flawed, OSError) as error:
+        raise EngineUnavailable(f"{path} cannot be loaded: {error}") from error
+    if library.ks_sources() != int(engine_hash()[:15], 16):
+        raise EngineUnavailable(f"{path} was built of other sources; build it again, or remove it")
+    # torch's own, so that it counts as torch does: for each thread, and one in a forked child.
+    torch_cpu = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    library.ks_use_threads(ctypes.cast(getattr(torch_cpu, _GET_NUM_THREADS), _ADDRESS))
+    return library
 
 
 def library_key(command: str, text: str = "") -> str:

@@ -116,14 +116,19 @@ def read_entry(path: Path) -> bytes:
                 raise Flawed(said + reason)
             if each != path.parent and not each.is_file():  # a pipe would be waited for
                 raise Flawed(f"{said}it is no file")
-        content = path.read_bytes()
-        if digest.read_bytes() != _digest(path.name, content):
-            raise Flawed("it is not what was built")
-        return content
+        return read_whole(path)
     except FileNotFoundError as error:
         raise Flawed(f"{error.filename} is missing") from None
     except OSError as error:
         raise Flawed(f"it cannot be read ({error})") from None
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the content of a file. Raises Flawed if it is not what the digest beside it says, OSError without one."""
+    content = path.read_bytes()
+    if digest_path(path).read_bytes() != digest_of(path.name, content):
+        raise Flawed("it is not what was built")
+    return content
 
 
 def digest_path(path: Path) -> Path:
@@ -131,7 +136,8 @@ def digest_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _digest(name: str, content: bytes) -> bytes:
+def digest_of(name: str, content: bytes) -> bytes:
+    """Return what the file at `digest_path` says of a content."""
     return f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode()  # `sha256sum --check` reads it, too
 
 
@@ -197,7 +203,7 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
             content = make(Path(folder))
             making = False
             # The digest comes last: without it the entry is not trusted.
-            for place, written in ((path, content), (digest_path(path), _digest(path.name, content))):
+            for place, written in ((path, content), (digest_path(path), digest_of(path.name, content))):
                 handle, temporary = tempfile.mkstemp(dir=folder)
                 with open(handle, "wb") as file:
                     os.fchmod(handle, 0o644)  # mkstemp's are for their owner only; what root builds may serve everybody

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, cxx, driver, kernels, nvcc, nvrtc
+from kineticsim_env.runtime import build, cache, cxx, driver, kernels, nvcc, nvrtc, prebuilt
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
 
@@ -32,6 +32,8 @@ def diagnose() -> dict[str, Any]:
         "sources": str(build.cuda_dir()),
         "source_hash": build.source_hash(),
         "cpu": cpu_missing,
+        "prebuilt": prebuilt.kind_of_this_processor() if build.is_prebuilt() else None,
+        "no_compiler": cxx.cpu_unavailable(),
         "compiler": compiler,
         "own_runtime": bool(command) and cpu_missing is None and cxx.holds_a_runtime_of_its_own(command),
         "cuda": cuda_missing,
@@ -65,6 +67,7 @@ def report(found: dict[str, Any] | None = None) -> str:
         "engines",
         f"  numpy     ok, the slow reference (numpy {_version('numpy')})",
         f"  cpu       {_verdict(found['cpu'])}",
+        *_prebuilt_lines(found),
         f"            compiler {found['compiler'] or 'not found'}",
         *([f"            {cxx.EXTRA_FLAGS} {found['cxxflags']}"] if found["cxxflags"] else []),
         f"  cuda      {_verdict(found['cuda'])}",
@@ -90,6 +93,15 @@ def main() -> int:
     found = diagnose()
     print(report(found))
     return 0 if found["cpu"] is None or found["cuda"] is None else 1
+
+
+def _prebuilt_lines(found: dict[str, Any]) -> list[str]:
+    if found["prebuilt"] is None:
+        return []
+    return [
+        f"            prebuilt, for {found['prebuilt']}, as {found['no_compiler']}",
+        "            without one there are no traders and policies of your own here, and torch compiles no steps",
+    ]
 
 
 def _verdict(missing: str | None) -> str:
