@@ -24,6 +24,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "agents config runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
+    "zoo",
     "statistics",
     "counterfactuals sweeps",
     "envs render",

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from kineticsim_env.policies.policy_files import Told, write
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, check_number, show
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -164,6 +167,36 @@ class NetworkPolicy(nn.Module):
         with torch.no_grad():
             outputs, _ = self(observation)
         return outputs.argmax(-1) if self.shape.categorical else outputs.clamp(-1.0, 1.0)
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        task: str,
+        preset: str,
+        command: str = "",
+        commit: str = "",
+        licence: str = "",
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write a safetensors file that `kineticsim_env.load_policy` reads, with what is told of it in its header.
+
+        It needs `pip install 'kineticsim-env[zoo]'`.
+
+        Args:
+            path: Of the file, whose name ends in `.safetensors`.
+            task: What it was trained for: `"market_making"`, `"execution"` or `"trading"`.
+            preset: The market that it was trained in.
+            command: That made it.
+            commit: Of this repository, that it was made with.
+            licence: Under which it may be used.
+            figures: Of its evaluation, finite numbers by name.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, or the tensor that is not finite.
+        """
+        told = Told(task, preset, command, commit, licence, {} if figures is None else figures)
+        write(path, self.state_dict(), self.shape, told)
 
 
 def _layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
