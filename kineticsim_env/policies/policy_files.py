@@ -18,7 +18,7 @@ import torch
 
 from kineticsim_env.config import PRESETS
 from kineticsim_env.runtime.files import check_file, replacing
-from kineticsim_env.runtime.values import check_choice, check_dict, is_number, load_optional, show
+from kineticsim_env.runtime.values import as_float, check_choice, check_dict, is_number, load_optional, show
 from kineticsim_env.tasks import TASK_WORDS, TASKS
 
 ENDING = ".safetensors"
@@ -62,7 +62,7 @@ class Told:
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name}: expected a text, got {show(getattr(self, name))}")
         for name, value in check_dict("figures", self.figures, "a dict of finite numbers by name").items():
-            if not isinstance(name, str) or not is_number(value) or not math.isfinite(value):
+            if not isinstance(name, str) or not is_number(value) or not math.isfinite(as_float(value)):
                 raise ValueError(f"figures: expected finite numbers by name, got {show(name)}: {show(value)}")
         object.__setattr__(self, "figures", {name: float(value) for name, value in self.figures.items()})
 

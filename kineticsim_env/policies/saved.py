@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def action_type_of(shape: NetworkShape) -> str:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path) -> tuple[NetworkPolicy, Told]:
+def read(path: str | os.PathLike[str]) -> tuple[NetworkPolicy, Told]:
     """Return the network of a file, on the CPU, and what the file says of it.
 
     Raises:
@@ -136,7 +137,7 @@ def _check_names(what: str, given: Any, names: set[str]) -> dict[str, Any]:
 def _filled(shape: NetworkShape, tensors: Mapping[str, np.ndarray]) -> NetworkPolicy:
     """Return a network of a shape with these numbers, once all of them fit."""
     with torch.random.fork_rng(devices=[]):  # whose first numbers are drawn, and thrown away
-        kind = {"hidden": shape.hidden, "activation": shape.activation}
+        kind: dict[str, Any] = {"hidden": shape.hidden, "activation": shape.activation}
         kind |= {"categorical": shape.categorical, "trunk": shape.trunk}
         network = NetworkPolicy.make(shape.inputs, shape.outputs, **kind)
     if not shape.has_critic:

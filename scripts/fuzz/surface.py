@@ -54,6 +54,7 @@ LEFT_OUT = {
     "picture.row_middle, picture.segment, picture.shown_prices, picture.text, picture.triangles": "parts of a picture",
     "elapsed, share_left, signal": "parts of scripted policies",
     "save": "writes a file",
+    "load_policy": "reads one; tests/test_saved_policies.py gives it hostile ones",
     "sweep, open_sweep, Sweep": "write and read folders; tests/test_sweep_arguments.py calls them wrongly",
     "no_order, keep": "take nothing",
     "quotes": "takes what quote returns, in the functions of programs alone",
