@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +130,31 @@ class NetworkPolicy(nn.Module):
         """
         check_count("observations", observations, 1, MOST_INPUTS)
         check_count("actions", actions, 1, MOST_OUTPUTS)
-        if hidden not in HIDDEN:
-            raise ValueError(f"hidden: expected {_either(HIDDEN)}, got {show(hidden)}")
-        kind = ACTIVATIONS[check_choice("activation", activation, ACTIVATIONS)]
         check_number("initial_std", initial_std, 0.0, above=True)
         check_flag("categorical", categorical), check_flag("trunk", trunk)
+        shape = NetworkShape(observations, hidden, activation, actions, bool(categorical), bool(trunk), has_critic=True)
+        return cls.of_shape(shape, _layer, math.log(initial_std))
+
+    @classmethod
+    def of_shape(
+        cls, shape: NetworkShape, layer: Callable[[int, int, float], nn.Linear], log_std: float
+    ) -> NetworkPolicy:
+        """Return one of a shape whose layers `layer` makes, of inputs, outputs and a gain."""
+        if shape.hidden not in HIDDEN:
+            raise ValueError(f"hidden: expected {_either(HIDDEN)}, got {show(shape.hidden)}")
+        kind = ACTIVATIONS[check_choice("activation", shape.activation, ACTIVATIONS)]
+        inputs, hidden, usual = shape.inputs, shape.hidden, 2**0.5
 
         def body() -> list[nn.Module]:
-            return [_layer(observations, hidden), kind(), _layer(hidden, hidden), kind()]
+            return [layer(inputs, hidden, usual), kind(), layer(hidden, hidden, usual), kind()]
 
-        log_std = None if categorical else nn.Parameter(torch.full((actions,), math.log(initial_std)))
-        actor, critic = _layer(hidden, actions, 0.01), _layer(hidden, 1, 1.0)
-        if trunk:
-            return cls(actor, critic, trunk=nn.Sequential(*body()), log_std=log_std)
-        return cls(nn.Sequential(*body(), actor), nn.Sequential(*body(), critic), log_std=log_std)
+        deviations = None if shape.categorical else nn.Parameter(torch.full((shape.outputs,), log_std))
+        actor = layer(hidden, shape.outputs, 0.01)
+        critic = layer(hidden, 1, 1.0) if shape.has_critic else None
+        if shape.trunk:
+            return cls(actor, critic, trunk=nn.Sequential(*body()), log_std=deviations)
+        whole = nn.Sequential(*body(), actor)
+        return cls(whole, None if critic is None else nn.Sequential(*body(), critic), log_std=deviations)
 
     def linear_layers(self) -> dict[str, list[nn.Linear]]:
         """Return the linear layers of `"actor"` and, if there is one, `"critic"`: three each, shared on a trunk."""
@@ -199,7 +210,7 @@ class NetworkPolicy(nn.Module):
         write(path, self.state_dict(), self.shape, told)
 
 
-def _layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
+def _layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
     linear = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(linear.weight, gain)
     nn.init.zeros_(linear.bias)

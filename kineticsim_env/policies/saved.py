@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from kineticsim_env.policies.networks import MOST_INPUTS, MOST_OUTPUTS, NetworkPolicy, NetworkShape
 from kineticsim_env.policies.noise import gumbels, normals, words_of
@@ -136,12 +137,8 @@ def _check_names(what: str, given: Any, names: set[str]) -> dict[str, Any]:
 
 def _filled(shape: NetworkShape, tensors: Mapping[str, np.ndarray]) -> NetworkPolicy:
     """Return a network of a shape with these numbers, once all of them fit."""
-    with torch.random.fork_rng(devices=[]):  # whose first numbers are drawn, and thrown away
-        kind: dict[str, Any] = {"hidden": shape.hidden, "activation": shape.activation}
-        kind |= {"categorical": shape.categorical, "trunk": shape.trunk}
-        network = NetworkPolicy.make(shape.inputs, shape.outputs, **kind)
-    if not shape.has_critic:
-        network = NetworkPolicy(network.actor, trunk=network.trunk, log_std=network.log_std)
+    blank = lambda inputs, outputs, _: nn.utils.skip_init(nn.Linear, inputs, outputs)  # noqa: E731
+    network = NetworkPolicy.of_shape(shape, blank, 0.0)
     here = network.state_dict()
     if set(tensors) != set(here):
         raise ValueError(f"tensors: expected {', '.join(here)}, got {', '.join(sorted(tensors)) or 'none'}")
