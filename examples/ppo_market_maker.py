@@ -29,8 +29,9 @@ from kineticsim_env import MarketConfig, policies, run_seed
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env, format_table
 from kineticsim_env.runtime.options import changes_of
+from kineticsim_env.zoo import SCRIPTED
 
-SCRIPTED, TUNE = Path(__file__).with_name("scripted_policies.json"), "python examples/tune_scripted_policies.py"
+TUNE = "python examples/tune_scripted_policies.py"
 LEARNED = "PPO (learned)"
 
 

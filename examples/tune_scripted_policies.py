@@ -1,6 +1,6 @@
 """Search the parameters of the scripted policies that the PPO examples are compared with.
 
-What it finds is `scripted_policies.json`, beside this file: for each task and market the market's fields, the seeds,
+What it finds is `kineticsim_env/zoo/scripted_policies.json`: for each task and market the market's fields, the seeds,
 the scores and the best parameters. Every combination of the grids below plays the same whole episodes on training
 seeds, with the limits of a learner. It takes about six minutes on two CPU cores; repeat it when the market or a policy
 has changed. What the file says of other markets stays.
@@ -24,8 +24,9 @@ from kineticsim_env import MarketConfig, policies, run_seed
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
 from kineticsim_env.runtime.options import changes_of
+from kineticsim_env.zoo import SCRIPTED, make_scripted
 
-FOUND = Path(__file__).with_name("scripted_policies.json")
+FOUND = SCRIPTED
 COMMAND = "python examples/tune_scripted_policies.py"
 SEED = run_seed(1)  # where run 1 trains
 TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
@@ -189,7 +190,7 @@ def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[s
 
 def make_all(chosen: Mapping[str, Any], task: Any) -> dict[str, policies.Policy]:
     """Return the policies of an entry, by name."""
-    return {name: getattr(policies, one["policy"])(task, **one["parameters"]) for name, one in chosen.items()}
+    return {name: make_scripted(one, task) for name, one in chosen.items()}
 
 
 def notes_of(chosen: Mapping[str, Any]) -> dict[str, str]:

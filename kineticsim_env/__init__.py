@@ -25,6 +25,7 @@ from kineticsim_env.statistics import measure
 from kineticsim_env.sweeps import open_sweep, sweep
 from kineticsim_env.tasks import TASKS as _TASKS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
+from kineticsim_env.zoo import load_policy
 
 __all__ = [
     "BatchedParallelEnv",
@@ -51,6 +52,7 @@ __all__ = [
     "counterfactual",
     "env_counterfactual",
     "keep",
+    "load_policy",
     "measure",
     "mix",
     "no_order",

@@ -7,7 +7,6 @@ same pictures come out on every engine.
 """
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,12 @@ from kineticsim_env.plots import save_panels
 from kineticsim_env.policies import AvellanedaStoikov, QuietQuotes, RandomQuotes, quote_action
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
+from kineticsim_env.zoo import scripted
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 # The best parameters on training seeds.
-SEARCHED = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())
-FOUND = SEARCHED[f"MarketMaking, {EnvSettings.preset}"]["policies"]
+FOUND = scripted("MarketMaking", EnvSettings.preset)
 QUIET, STOIKOV = (FOUND[name]["parameters"] for name in ("quiet quotes", "Avellaneda-Stoikov"))
 # Okabe and Ito's colours, as in the pictures of a market.
 MAKERS = {

@@ -24,12 +24,14 @@ SIMULATE = ["simulate", "--engine", "numpy", "--markets", "2", "--auctions", "3"
 IMPACT = ["impact", "--engine", "numpy", "--markets", "2", "--blocks", "2", "--warmup", "0", "--after", "2"]
 SCORECARD = ["scorecard", "--engine", "numpy", "--markets", "2", "--intervals", "200", "--warmup", "0"]
 SCORECARD += ["--preset", "trading", "--set", "num_agents=6"]
+EVALUATE = ["evaluate", "no trade", "--engine", "numpy", "--episodes", "2", "--against", "fixed spread"]
 COUNTS = {
     **{("simulate", name): SIMULATE for name in ("--auctions", "--warmup", "--markets", "--seed")},
     **{
         ("impact", name): IMPACT for name in ("--blocks", "--per-auction", "--after", "--warmup", "--markets", "--seed")
     },
     **{("scorecard", name): SCORECARD for name in ("--intervals", "--warmup", "--markets", "--seed")},
+    **{("evaluate", name): EVALUATE for name in ("--episodes", "--seed")},
     **{("play", name): ["play", "--terminal"] for name in ("--seed", "--horizon", "--speed")},
     ("bench", "--run-seconds"): ["bench", "--quick"],
 }
@@ -37,6 +39,7 @@ FILES = {
     **{("simulate", name): SIMULATE for name in ("--save", "--plot")},
     **{("impact", name): IMPACT for name in ("--output", "--plot")},
     **{("scorecard", name): SCORECARD for name in ("--output", "--plot")},
+    ("evaluate", "--json"): EVALUATE,
     ("bench", "--output"): ["bench", "--quick", "--sweeps", "fixed", "--backends", "NumPy"],
 }
 
@@ -96,6 +99,7 @@ def test_every_word_is_checked(capsys):
         (["simulate", "--markets", "100000000"], ("500 auctions of 100000000 markets", "books 205 GB")),
         (["simulate", "--markets", "100000000", "--save", "run.npz"], ("series 800 GB", "books 205 GB")),
         (["simulate", "--engine", "numpy", "--set", "num_agents=200000000"], ("orders 7.37 TB",)),
+        (["evaluate", "no trade", "--episodes", "2147483647"], ("2147483647 episodes", "markets 8.59 TB")),
         (["impact", "--after", "2147483647"], ("of 1024 markets", "both arms 198 TB")),
         (["impact", "--per-auction", "1", "--blocks", "1000000000"], ("1000000060 auctions", "TB")),
         (["impact", "--markets", "2147483647"], ("of 2147483647 markets", "books 8.8 TB")),

@@ -41,8 +41,9 @@ def test_an_evaluation_is_what_is_played_by_hand(engine, decide):
             held, passed, steps = held + inventory * events, passed + events, steps + 1
             over = bool(terminated | truncated)
         lengths.add(steps)
+        left = float(alone.simulator.inventory)
         liquidate(alone.simulator, 10**6, pace=FEW_ORDERS.interval)
-        wanted = (float(alone.simulator.money), total, traded / passed * EVENTS, held / passed)
+        wanted = (float(alone.simulator.money), total, traded / passed * EVENTS, held / passed, left)
         got = [values[market] for values in vars(found).values()]
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
     assert len(lengths) > 1

@@ -53,6 +53,7 @@ OPTIONAL = (
     "matplotlib",
     "moviepy",
     "pygame",
+    "safetensors",
     "stable_baselines3",
     "tensorboard",
     "tyro",

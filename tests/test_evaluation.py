@@ -86,6 +86,7 @@ def test_returns_units_and_inventory_are_counted():
     assert result.traded == pytest.approx(torch.stack(traded).double().mean(0).numpy())
     assert result.inventory == pytest.approx(torch.stack(held).double().mean(0).numpy())
     simulator = envs.simulator
+    assert result.final_inventory.tolist() == simulator.inventory[:, 0].tolist() and result.final_inventory.any()
     marked = (simulator.cash + simulator.inventory * simulator.fundamental_price[:, None])[:, 0]
     assert result.episode_return * 10 == pytest.approx(marked.double().numpy(), abs=1e-2)  # rewards are float32
 
@@ -274,10 +275,15 @@ def test_the_interval_covers_the_mean_nineteen_times_in_twenty():
 def test_the_table_is_sorted_and_shows_its_numbers():
     zeros = np.zeros(2)
     results = {
-        "poor": Evaluation(np.array([1.0, 3.0]), zeros, zeros, zeros),
-        "rich": Evaluation(np.array([100.0, 102.0]), zeros + 0.25, zeros + 1.5, zeros + 2.04),
+        "poor": Evaluation(np.array([1.0, 3.0]), zeros, zeros, zeros, zeros),
+        "rich": Evaluation(np.array([100.0, 102.0]), zeros + 0.25, zeros + 1.5, zeros + 2.04, np.array([-4, 2])),
     }
     lines = format_table(results, {"rich": "qty=8"}).splitlines()
-    assert len(lines) == 4 and all(line.count("|") == 8 for line in lines)
-    assert lines[2] == "| rich | 101 ± 13 | 1 | 1.50 | 2.0 | 0.2 | qty=8 |"
+    assert len(lines) == 4 and all(line.count("|") == 11 for line in lines)
+    assert lines[2] == "| rich | 101 ± 13 | 1 | 71.42 ± 8.98 | 100 ± nan | 1.50 | 2.0 | 3.0 | 0.2 | qty=8 |"
     assert lines[3].startswith("| poor | 2 ± 13 | 1 |")
+    paired = format_table(results, paired_with="poor").splitlines()
+    assert "| poor less this one |" in paired[0] and all(line.count("|") == 12 for line in paired)
+    assert paired[2].startswith("| rich | 101 ± 13 | -99 ± 0 | 1 |") and paired[3].startswith(
+        "| poor | 2 ± 13 |  | 1 |"
+    )

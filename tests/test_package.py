@@ -24,6 +24,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "agents config runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
+    "zoo",
     "statistics",
     "counterfactuals sweeps",
     "envs render",
@@ -63,6 +64,7 @@ COMMANDS = {  # each with the least that it does something with
     "play": ["--terminal", "--horizon", "20"],
     "doctor": [],
     "simulate": ["--markets", "2", "--auctions", "3", "--save", "run.npz", "--plot", "run.png"],
+    "evaluate": ["no trade", "--episodes", "2", "--against", "fixed spread", "--json", "figures.json"],
     "impact": ["--markets", "2", "--blocks", "2", "--warmup", "0", "--after", "2", "--plot", "impact.png"],
     "scorecard": ["--markets", "2", "--intervals", "200", "--preset", "trading", "--plot", "card.png"],
     "sweep": ["sweep.toml"],
@@ -74,7 +76,7 @@ FILES = {
     "calibrate": "simulations = 100\nheld_out = 20\n[target]\nvolatility = 1e6",
 }
 SPACE = "[space]\nnoise_spread = { low = 3, high = 12 }"
-WRITTEN = "run.npz run.png impact.png card.png results fit.json seen.png".split()
+WRITTEN = "run.npz run.png figures.json impact.png card.png results fit.json seen.png".split()
 RUN_COMMANDS = """
 import contextlib, json, os, pty
 from importlib import metadata

@@ -3,7 +3,6 @@
 import curses
 import fcntl
 import itertools
-import json
 import os
 import pty
 import re
@@ -32,6 +31,7 @@ from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
 from kineticsim_env.render.text import text_picture
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
+from kineticsim_env.zoo import scripted
 
 ROOT = Path(__file__).parent.parent
 
@@ -186,8 +186,7 @@ def test_the_result_is_that_of_an_evaluation():
 
 @pytest.mark.parametrize("preset", STOIKOV)
 def test_the_rival_has_the_parameters_that_were_searched(preset):
-    found = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())[f"MarketMaking, {preset}"]
-    assert found["policies"]["Avellaneda-Stoikov"]["parameters"].items() >= STOIKOV[preset].items()
+    assert scripted("MarketMaking", preset)["Avellaneda-Stoikov"]["parameters"].items() >= STOIKOV[preset].items()
 
 
 def test_the_fundamental_is_shown_at_the_end():

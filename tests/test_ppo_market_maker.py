@@ -15,6 +15,7 @@ from thorough import slow
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.zoo import SCRIPTED
 
 for name in ("tyro", "tensorboard"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
@@ -220,7 +221,7 @@ def test_a_market_without_tuned_makers_is_refused_before_training(ppo, tmp_path,
 def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_path, monkeypatch):
     monkeypatch.setattr(ppo, "SCRIPTED", tmp_path / "scripted_policies.json")
     monkeypatch.setattr(ppo, "train", None)
-    found = json.loads((EXAMPLES / "scripted_policies.json").read_text())
+    found = json.loads(SCRIPTED.read_text())
 
     def refusal(spoil):
         changed = json.loads(json.dumps(found))

@@ -1,4 +1,4 @@
-"""The scripted policies' parameters in `examples/scripted_policies.json`: fresh, and what their command finds."""
+"""The scripted policies' parameters in `zoo/scripted_policies.json`: fresh, and what their command finds."""
 
 import importlib
 import json
@@ -12,12 +12,13 @@ from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
+from kineticsim_env.zoo import SCRIPTED
 
 pytest.importorskip("tyro", reason="the command needs it: pip install 'kineticsim-env[train]'")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MARKET, TRADING = {"preset": "trading", "engine": "cpu"}, ("trading", ())
-ENTRIES = list(json.loads((EXAMPLES / "scripted_policies.json").read_text()))
+ENTRIES = list(json.loads(SCRIPTED.read_text()))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from kineticsim_env import plots
 from kineticsim_env.agents.command_line import market_of
-from kineticsim_env.commands.shared import add_market, check_files, choose_markets
+from kineticsim_env.commands.shared import add_market, check_files, choose_markets, without_nan
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactuals import BlockImpact, block_impact
 from kineticsim_env.counterfactuals.causal import SIDES, Power, fit_power
@@ -132,7 +132,7 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
         paths = {name: getattr(found, name).tolist() for name in ("path", "path_interval")}
         rows.append(found.summary() | {name: [round(value, 6) for value in path] for name, path in paths.items()})
     with replacing(path) as part:
-        part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+        part.write_text(json.dumps({"setting": dict(setting), "orders": without_nan(rows)}, indent=1) + "\n")
 
 
 def draw_orders(path: Path, points: Sequence[Point], fit: Power | None) -> None:
@@ -175,12 +175,3 @@ def _by_size(orders: Sequence[BlockImpact], fit: Power | None, axes: Any) -> Non
     axes.set(title="By block size", xlabel="block, units", ylabel="ticks (per unit)", xscale="log")
     plots.plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
-
-
-def _without_nan(value: Any) -> Any:
-    """Return nested lists and dicts with None for NaN, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -18,9 +20,7 @@ from kineticsim_env.runtime.options import whole
 
 def add_market(command: argparse.ArgumentParser, preset: str, markets: int) -> None:
     """Add the options that choose the markets and the engine; `preset` and `markets` are the defaults."""
-    command.add_argument("--preset", default=preset, help=f"the market: {' or '.join(PRESETS)} (default: {preset})")
-    command.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
-    command.add_argument("--device", help="cpu, cuda or cuda:N")
+    add_where(command, preset)
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market"
     )
@@ -30,6 +30,13 @@ def add_market(command: argparse.ArgumentParser, preset: str, markets: int) -> N
     )
     seeds = whole(-(2**63), 2**63 - 1)
     command.add_argument("--seed", type=seeds, default=0, help="market m is seeded with this + m (default: 0)")
+
+
+def add_where(command: argparse.ArgumentParser, preset: str) -> None:
+    """Add the options that choose a preset as it is, and the engine."""
+    command.add_argument("--preset", default=preset, help=f"the market: {' or '.join(PRESETS)} (default: {preset})")
+    command.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
+    command.add_argument("--device", help="cpu, cuda or cuda:N")
 
 
 def check_files(paths: Mapping[str, str | None]) -> None:
@@ -50,3 +57,12 @@ def choose_markets(options: argparse.Namespace, config: MarketConfig, default: i
     markets = check_num_markets(config, asked)
     reason = "one market is faster there" if markets == 1 else ""
     return markets, *choose_engine(options.engine, options.device, prefer_cpu=reason, own_code=bool(config.agents))
+
+
+def without_nan(value: Any) -> Any:
+    """Return nested lists and dicts with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

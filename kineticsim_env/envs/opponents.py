@@ -18,6 +18,7 @@ from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
+from kineticsim_env.policies.saved import SavedPolicy
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
 from kineticsim_env.runtime.state_ranges import Ranges
@@ -25,6 +26,7 @@ from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable
+from kineticsim_env.zoo import load_policy
 
 DRAWN = "opponent"  # the name in saved states of which policies were drawn
 _FIRST_WORD = (1 << 30) + 32  # word 2^30 + 32 + k of an episode draws the policy of slot k
@@ -60,7 +62,7 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
         lists = _check_list(name, slots)
         nested = isinstance(lists[0], (list, tuple))
         named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
-        opponent_slots += [OpponentSlot(role, of, _check_policies(of, one), replaced) for of, one in named]
+        opponent_slots += [OpponentSlot(role, of, _check_policies(of, one, role), replaced) for of, one in named]
         taken = int(replaced == replace)
         check_replaceable(name, f"{len(named)} slots", len(named), taken, replaced, config)
     most = layout.CONSTANTS["kMaxSlots"] - 1
@@ -98,12 +100,27 @@ def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
     return given
 
 
-def _check_policies(name: str, given: Any) -> tuple[Any, ...]:
-    for place, policy in enumerate(_check_list(name, given)):
-        if isinstance(policy, ProgramPolicy):
-            continue
-        check_callable(f"{name}[{place}]", policy, "a policy: a function of observations that returns actions")
-    return tuple(given)
+def _check_policies(name: str, given: Any, role: str) -> tuple[Any, ...]:
+    """Return the policies of a list; names of trained ones, as `load_policy` takes them, become these."""
+    policies = [
+        _trained(f"{name}[{place}]", policy, role) if isinstance(policy, str) else policy
+        for place, policy in enumerate(_check_list(name, given))
+    ]
+    for place, policy in enumerate(policies):
+        if not isinstance(policy, ProgramPolicy):
+            allowed = "a policy: a function of observations that returns actions, or the name of a trained one"
+            check_callable(f"{name}[{place}]", policy, allowed)
+    return tuple(policies)
+
+
+def _trained(name: str, called: str, role: str) -> SavedPolicy:
+    try:
+        policy = load_policy(called)
+    except ValueError as error:
+        raise ValueError(f"{name}: {str(error).removeprefix('name: ')}") from error
+    if policy.told.role != role:
+        raise ValueError(f"{name}: expected a policy of the role {role}, got {called}, of {policy.told.role}")
+    return policy
 
 
 def _has_memory(policy: Any) -> bool:

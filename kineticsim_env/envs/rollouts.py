@@ -22,6 +22,7 @@ from kineticsim_env.policies import packing
 from kineticsim_env.policies.networks import LOG_ROOT_2PI, NetworkPolicy, NetworkShape
 from kineticsim_env.policies.noise import gumbels, normals, words_of
 from kineticsim_env.policies.rollouts import PolicyRollout, ProgramShape, check_rollout
+from kineticsim_env.policies.saved import SavedPolicy
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag, check_instance, show
 
@@ -32,7 +33,7 @@ _LEAST_CAPABILITY = (8, 0)  # of products of bfloat16
 
 def rollout(
     envs: Any,
-    policy: NetworkPolicy | Sequence[NetworkPolicy] | ProgramPolicy,
+    policy: NetworkPolicy | SavedPolicy | Sequence[NetworkPolicy | SavedPolicy] | ProgramPolicy,
     steps: int,
     *,
     out: PolicyRollout | None = None,
@@ -49,7 +50,8 @@ def rollout(
 
     Args:
         envs: A vector environment of one learner, perhaps in wrappers. It was reset.
-        policy: A `NetworkPolicy` for all markets, or several of one shape, each for as many neighbouring markets.
+        policy: A `NetworkPolicy` for all markets, or several of one shape, each for as many neighbouring markets; or
+            what `load_policy` returns.
         steps: T.
         out: A rollout to write into, of such a call before; None makes a new one.
         seed: Of the noise; a tensor int64 `[1]` on the environment's device is read there, at each launch.
@@ -104,7 +106,8 @@ def rollout(
 
 
 def _check_policies(policy: Any, core: EnvCore, width: int) -> list[NetworkPolicy]:
-    networks = list(policy) if isinstance(policy, (list, tuple)) else [policy]
+    given = list(policy) if isinstance(policy, (list, tuple)) else [policy]
+    networks = [one.on(core.device) if isinstance(one, SavedPolicy) else one for one in given]
     for place, network in enumerate(networks):
         name = f"policy[{place}]" if isinstance(policy, (list, tuple)) else "policy"
         check_instance(name, network, NetworkPolicy)

@@ -28,6 +28,7 @@ from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.policies.networks import NetworkPolicy
+from kineticsim_env.policies.saved import SavedPolicy
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.orders import OrderRecords
@@ -228,7 +229,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
     def rollout(
-        self, policy: NetworkPolicy | Sequence[NetworkPolicy] | ProgramPolicy, steps: int, **how: Any
+        self, policy: NetworkPolicy | SavedPolicy | Sequence[Any] | ProgramPolicy, steps: int, **how: Any
     ) -> PolicyRollout:
         """Play `steps` decisions of a policy in one call; see `kineticsim_env.rollout`, which has all arguments."""
         return rollout(self, policy, steps, **how)

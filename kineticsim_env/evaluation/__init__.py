@@ -14,7 +14,8 @@ from kineticsim_env.evaluation.episodes import (
     grid_search,
 )
 from kineticsim_env.evaluation.players import RecurrentPolicy
-from kineticsim_env.evaluation.results import MEASURES, Evaluation, confidence_interval, format_table
+from kineticsim_env.evaluation.results import MEASURES, Evaluation, confidence_interval, difference, format_table
+from kineticsim_env.evaluation.risk import cvar, sharpe_ratio, standard_deviation
 
 __all__ = [
     "ENVIRONMENTS",
@@ -24,6 +25,8 @@ __all__ = [
     "Evaluation",
     "RecurrentPolicy",
     "confidence_interval",
+    "cvar",
+    "difference",
     "evaluate",
     "evaluation_env",
     "evaluation_parallel_env",
@@ -31,4 +34,6 @@ __all__ = [
     "grid_search",
     "liquidate",
     "price_improvement",
+    "sharpe_ratio",
+    "standard_deviation",
 ]

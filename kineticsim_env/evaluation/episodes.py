@@ -120,7 +120,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)
-    total, held, lived = (torch.zeros_like(pnl) for _ in range(3))
+    total, held, lived, left = (torch.zeros_like(pnl) for _ in range(4))
     alive = torch.ones_like(pnl, dtype=torch.bool)
     alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
     open_ = alive.clone()  # who is not settled yet
@@ -148,11 +148,13 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
         if core.learners > 1:
             early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
             if bool(early.any()):
+                left = torch.where(early, simulator.inventory.double(), left)
                 pnl = torch.where(early, settle(core, early, total, simulator.branch), pnl)
                 open_ &= ~early
+    left = torch.where(open_, simulator.inventory.double(), left)
     pnl = torch.where(open_, settle(core, open_, total, lambda: simulator), pnl)
     lived = lived if may_end else decisions
-    return pnl, total, fills.sum(2).double() / lived, held / lived
+    return pnl, total, fills.sum(2).double() / lived, held / lived, left
 
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:

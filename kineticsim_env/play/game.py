@@ -22,7 +22,7 @@ GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command l
     "execution": ("Execution", ExecutorControls),
     "trading": ("Trading", TraderControls),
 }
-STOIKOV: dict[str, dict[str, float]] = {  # by preset, the best parameters of examples/scripted_policies.json
+STOIKOV: dict[str, dict[str, float]] = {  # by preset, the best parameters of zoo/scripted_policies.json
     "news": {"risk": 0.0, "kappa": 0.5},
     "trading": {"risk": 0.02, "kappa": 0.18},
     "continuous": {"risk": 0.06, "kappa": 0.15},

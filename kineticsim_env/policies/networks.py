@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from kineticsim_env.policies.policy_files import Told, write
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, check_number, show
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -127,20 +130,31 @@ class NetworkPolicy(nn.Module):
         """
         check_count("observations", observations, 1, MOST_INPUTS)
         check_count("actions", actions, 1, MOST_OUTPUTS)
-        if hidden not in HIDDEN:
-            raise ValueError(f"hidden: expected {_either(HIDDEN)}, got {show(hidden)}")
-        kind = ACTIVATIONS[check_choice("activation", activation, ACTIVATIONS)]
         check_number("initial_std", initial_std, 0.0, above=True)
         check_flag("categorical", categorical), check_flag("trunk", trunk)
+        shape = NetworkShape(observations, hidden, activation, actions, bool(categorical), bool(trunk), has_critic=True)
+        return cls.of_shape(shape, _layer, math.log(initial_std))
+
+    @classmethod
+    def of_shape(
+        cls, shape: NetworkShape, layer: Callable[[int, int, float], nn.Linear], log_std: float
+    ) -> NetworkPolicy:
+        """Return one of a shape whose layers `layer` makes, of inputs, outputs and a gain."""
+        if shape.hidden not in HIDDEN:
+            raise ValueError(f"hidden: expected {_either(HIDDEN)}, got {show(shape.hidden)}")
+        kind = ACTIVATIONS[check_choice("activation", shape.activation, ACTIVATIONS)]
+        inputs, hidden, usual = shape.inputs, shape.hidden, 2**0.5
 
         def body() -> list[nn.Module]:
-            return [_layer(observations, hidden), kind(), _layer(hidden, hidden), kind()]
+            return [layer(inputs, hidden, usual), kind(), layer(hidden, hidden, usual), kind()]
 
-        log_std = None if categorical else nn.Parameter(torch.full((actions,), math.log(initial_std)))
-        actor, critic = _layer(hidden, actions, 0.01), _layer(hidden, 1, 1.0)
-        if trunk:
-            return cls(actor, critic, trunk=nn.Sequential(*body()), log_std=log_std)
-        return cls(nn.Sequential(*body(), actor), nn.Sequential(*body(), critic), log_std=log_std)
+        deviations = None if shape.categorical else nn.Parameter(torch.full((shape.outputs,), log_std))
+        actor = layer(hidden, shape.outputs, 0.01)
+        critic = layer(hidden, 1, 1.0) if shape.has_critic else None
+        if shape.trunk:
+            return cls(actor, critic, trunk=nn.Sequential(*body()), log_std=deviations)
+        whole = nn.Sequential(*body(), actor)
+        return cls(whole, None if critic is None else nn.Sequential(*body(), critic), log_std=deviations)
 
     def linear_layers(self) -> dict[str, list[nn.Linear]]:
         """Return the linear layers of `"actor"` and, if there is one, `"critic"`: three each, shared on a trunk."""
@@ -165,8 +179,38 @@ class NetworkPolicy(nn.Module):
             outputs, _ = self(observation)
         return outputs.argmax(-1) if self.shape.categorical else outputs.clamp(-1.0, 1.0)
 
+    def save(
+        self,
+        path: str | Path,
+        *,
+        task: str,
+        preset: str,
+        command: str = "",
+        commit: str = "",
+        licence: str = "",
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write a safetensors file that `kineticsim_env.load_policy` reads, with what is told of it in its header.
 
-def _layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
+        It needs `pip install 'kineticsim-env[zoo]'`.
+
+        Args:
+            path: Of the file, whose name ends in `.safetensors`.
+            task: What it was trained for: `"market_making"`, `"execution"` or `"trading"`.
+            preset: The market that it was trained in.
+            command: That made it.
+            commit: Of this repository, that it was made with.
+            licence: Under which it may be used.
+            figures: Of its evaluation, finite numbers by name.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, or the tensor that is not finite.
+        """
+        told = Told(task, preset, command, commit, licence, {} if figures is None else figures)
+        write(path, self.state_dict(), self.shape, told)
+
+
+def _layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
     linear = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(linear.weight, gain)
     nn.init.zeros_(linear.bias)

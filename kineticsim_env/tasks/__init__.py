@@ -7,5 +7,8 @@ from kineticsim_env.tasks.trading import TradingTask
 
 # By name: "Trading" is registered as KineticSim/Trading-v0, of envs.single.TradingEnv and envs.vector.TradingVectorEnv.
 TASKS = {"MarketMaking": MarketMakingTask, "Execution": ExecutionTask, "Trading": TradingTask}
+TASK_WORDS = {  # by the word of a command line or of a file's name: "market_making" is "MarketMaking"
+    "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_"): name for name in TASKS
+}
 
-__all__ = ["TASKS", "ExecutionTask", "ManyLearnersTask", "MarketMakingTask", "TradingTask"]
+__all__ = ["TASKS", "TASK_WORDS", "ExecutionTask", "ManyLearnersTask", "MarketMakingTask", "TradingTask"]

@@ -3,9 +3,7 @@
 Each opens what it measures and runs it once, then measures it, as those of `performance_kinds.py` do.
 """
 
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -14,16 +12,16 @@ import torch
 from kineticsim_env import MarketConfig, NetworkPolicy, policies
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
+from kineticsim_env.zoo import scripted
 from scripts.benchmarks.performance_kinds import LEAST, ON_GPU, digest, shortest
 
-FOUND = Path(__file__).resolve().parents[2] / "examples" / "scripted_policies.json"
 ENTRY = f"MarketMaking, {EnvSettings.preset}"  # whose policies are played
 DECISIONS = 32  # of a rollout
 
 
 def makers() -> dict[str, dict[str, Any]]:
     """Return the scripted makers of the default market by name: class and parameters."""
-    return json.loads(FOUND.read_text())[ENTRY]["policies"]
+    return scripted("MarketMaking", EnvSettings.preset)
 
 
 class Rollouts:

@@ -1,7 +1,7 @@
 """`python -m examples.studies.baselines` compares scripted, linear, learned and informed policies, task by task.
 
 Three tasks, in the markets of the presets "trading" (call auctions) and "news" (continuous trading): scripted policies
-of `examples/scripted_policies.json`, linear ones that `examples/linear_policies.py` finds by CMA-ES, PPO of
+of `kineticsim_env/zoo/scripted_policies.json`, linear ones that `examples/linear_policies.py` finds by CMA-ES, PPO of
 `examples/ppo_fast.py` from five seeds, and those who are told the fundamental price. All play the same held-out
 episodes. A task in a market is a part; parts are measured one after another, and each leaves a small file in the folder
 `--runs`, of which results.json is made, and README.md filled. Rows that have been measured there are not measured
