@@ -17,11 +17,12 @@ import kineticsim_env
 from kineticsim_env.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
-MOST = 120  # modules beyond those of torch and Gymnasium; it is 116, and was 214 when everything loaded at once
+MOST = 98  # modules beyond those of torch and Gymnasium; it is 94, and was 214 when everything loaded at once
 LATE = kineticsim_env._LATE
 MODULES = kineticsim_env._LATE_MODULES
 UNWANTED = (
     *"examples jax matplotlib numba pandas pettingzoo pyarrow pygame ray sbi scipy scripts tqdm triton".split(),
+    "kineticsim_env.engines.numpy",
     "torch._dynamo",
     "torch.utils.cpp_extension",
     *(f"kineticsim_env.{name}" for name in (*MODULES, *"adapters cli commands evaluation play plots training".split())),
@@ -29,7 +30,7 @@ UNWANTED = (
 # Parts of modules that are written out after a plain import.
 DEEP = "envs.parallel.parallel_env envs.single.TradingEnv envs.vector.TradingVectorEnv envs.core.EnvCore".split()
 DEEP += "envs.counterfactual_episodes.env_counterfactual render.recorder.Moment statistics.arrays.returns".split()
-DEEP += "statistics.facts calibration.targets counterfactuals.arms.Arm scorecards.Line sweeps.plans.make_plan sweeps.store".split()
+DEEP += "statistics.facts calibration.targets counterfactuals.arms scorecards.Line sweeps.plans sweeps.store".split()
 ASK = """
 import json, os, sys, traceback
 import gymnasium, torch
