@@ -1,34 +1,59 @@
 """KineticSim-Env: thousands of limit-order-book markets on one GPU, open to reinforcement learning."""
 
+import typing as _typing
+
 import gymnasium as _gymnasium
 
 from kineticsim_env.agents.classes import agent, mix
 from kineticsim_env.agents.policies import ProgramPolicy, keep, policy, quote, quotes
 from kineticsim_env.agents.vocabulary import no_order, order
-from kineticsim_env.calibration import calibrate
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactuals import block_impact, causal_impact, counterfactual
-from kineticsim_env.envs.batched import BatchedParallelEnv
-from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
-from kineticsim_env.envs.parallel import parallel_env
-from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.policies.networks import NetworkPolicy
+from kineticsim_env.policies.rollouts import PolicyRollout
 from kineticsim_env.runtime import __version__
-from kineticsim_env.runtime.moved import finder as _finder
-from kineticsim_env.runtime.moved import module_moved as _module_moved
+from kineticsim_env.runtime.names import finder as _finder
+from kineticsim_env.runtime.names import module_moved as _module_moved
 from kineticsim_env.runtime.orders import OrderFlag, OrderRecords, Reject
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.scorecards import scorecard
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.statistics import measure
-from kineticsim_env.sweeps import open_sweep, sweep
 from kineticsim_env.tasks import TASKS as _TASKS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 from kineticsim_env.zoo import load_policy
 
+if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
+    from kineticsim_env.calibration import calibrate as calibrate
+    from kineticsim_env.counterfactuals import block_impact as block_impact
+    from kineticsim_env.counterfactuals import causal_impact as causal_impact
+    from kineticsim_env.counterfactuals import counterfactual as counterfactual
+    from kineticsim_env.envs.batched import BatchedParallelEnv as BatchedParallelEnv
+    from kineticsim_env.envs.counterfactual_episodes import env_counterfactual as env_counterfactual
+    from kineticsim_env.envs.parallel import parallel_env as parallel_env
+    from kineticsim_env.envs.rollouts import rollout as rollout
+    from kineticsim_env.scorecards import scorecard as scorecard
+    from kineticsim_env.statistics import measure as measure
+    from kineticsim_env.sweeps import open_sweep as open_sweep
+    from kineticsim_env.sweeps import sweep as sweep
+
+# Names that load when they are first used, and where they are.
+_LATE = {
+    "BatchedParallelEnv": "kineticsim_env.envs.batched",
+    "block_impact": "kineticsim_env.counterfactuals",
+    "calibrate": "kineticsim_env.calibration",
+    "causal_impact": "kineticsim_env.counterfactuals",
+    "counterfactual": "kineticsim_env.counterfactuals",
+    "env_counterfactual": "kineticsim_env.envs.counterfactual_episodes",
+    "measure": "kineticsim_env.statistics",
+    "open_sweep": "kineticsim_env.sweeps",
+    "parallel_env": "kineticsim_env.envs.parallel",
+    "rollout": "kineticsim_env.envs.rollouts",
+    "scorecard": "kineticsim_env.scorecards",
+    "sweep": "kineticsim_env.sweeps",
+}
+# Modules that do so too: `kineticsim_env.statistics` is there after `import kineticsim_env`.
+_LATE_MODULES = ("calibration", "counterfactuals", "envs", "render", "scorecards", "statistics", "sweeps")
+
 __all__ = [
-    "BatchedParallelEnv",
     "EngineUnavailable",
     "ExecutionTask",
     "KineticSimError",
@@ -46,26 +71,16 @@ __all__ = [
     "TradingTask",
     "__version__",
     "agent",
-    "block_impact",
-    "calibrate",
-    "causal_impact",
-    "counterfactual",
-    "env_counterfactual",
     "keep",
     "load_policy",
-    "measure",
     "mix",
     "no_order",
-    "open_sweep",
     "order",
-    "parallel_env",
     "policy",
     "quote",
     "quotes",
-    "rollout",
     "run_seed",
-    "scorecard",
-    "sweep",
+    *_LATE,
 ]
 
 for _task in _TASKS:
@@ -89,7 +104,13 @@ __getattr__ = _finder(
         "Scorecard": "kineticsim_env.scorecards",
         "Sweep": "kineticsim_env.sweeps",
     },
+    _LATE | {name: f"{__name__}.{name}" for name in _LATE_MODULES},
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE, *_LATE_MODULES})
+
 
 for _former, _place in {
     **{f"counterfactual{module}": f"counterfactuals{module}" for module in ("", ".arms", ".causal", ".impact")},

@@ -11,7 +11,6 @@ import torch
 from kineticsim_env.engines.base import Engine
 from kineticsim_env.engines.cpu import CpuEngine
 from kineticsim_env.engines.cuda import CudaEngine
-from kineticsim_env.engines.numpy.engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels
 from kineticsim_env.runtime.cache import notice
@@ -75,7 +74,11 @@ def _choose_auto(wanted: torch.device | None, prefer_cpu: str, own_code: bool) -
 
 def make_engine(name: str, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> Engine:
     """Make a resolved engine on given tensors."""
-    return {"cuda": CudaEngine, "cpu": CpuEngine, "numpy": NumpyEngine}[name](device, sizes, tensors)
+    if name == "numpy":
+        from kineticsim_env.engines.numpy.engine import NumpyEngine  # loaded where it is needed, which is seldom
+
+        return NumpyEngine(device, sizes, tensors)
+    return {"cuda": CudaEngine, "cpu": CpuEngine}[name](device, sizes, tensors)
 
 
 def _device(device: Any) -> torch.device | None:

@@ -18,3 +18,7 @@ batched.py           many markets of many learners
 registered.py        what Gymnasium's registry makes again
 counterfactual_episodes.py  an environment with and without its learner's actions
 """
+
+from kineticsim_env.runtime.names import finder, modules_in
+
+__getattr__ = finder(__name__, {}, modules_in(__name__, __path__))

@@ -27,7 +27,7 @@ from kineticsim_env.policies.makers import (
 )
 from kineticsim_env.policies.networks import NetworkPolicy as NetworkPolicy  # learned, unlike those listed below
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
-from kineticsim_env.runtime.moved import finder
+from kineticsim_env.runtime.names import finder
 
 __all__ = [
     "AlmgrenChriss",

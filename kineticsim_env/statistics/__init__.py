@@ -4,7 +4,7 @@
 arrays, and means with their errors, are used by the command line and the studies.
 """
 
-from kineticsim_env.runtime.moved import finder
+from kineticsim_env.runtime.names import finder, modules_in
 from kineticsim_env.statistics import arrays
 from kineticsim_env.statistics.measured import Measured, Value
 from kineticsim_env.statistics.measuring import DEFAULT, STATISTICS, check_statistics, measure, measure_series
@@ -38,5 +38,7 @@ __all__ = (
 )
 
 __getattr__ = finder(
-    __name__, {**dict.fromkeys(arrays.__all__, arrays.__name__), "RunSummary": "kineticsim_env.commands.simulate"}
+    __name__,
+    {**dict.fromkeys(arrays.__all__, arrays.__name__), "RunSummary": "kineticsim_env.commands.simulate"},
+    modules_in(__name__, __path__),
 )

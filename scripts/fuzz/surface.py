@@ -44,6 +44,7 @@ LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "Measured, Scorecard, Calibration": "results, likewise",
+    "ProgramPolicy": "what `policy` makes of a function, of arguments that it has checked",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
     "num_rows": "of checked scenarios",
     "ProgramPolicy": "what policy makes, of what it has checked",

@@ -1,0 +1,162 @@
+"""What `import kineticsim_env` loads, counted by modules, and the names that load when they are first used.
+
+A fresh interpreter imports torch and Gymnasium once; each question is asked in a process forked from it.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import kineticsim_env
+from kineticsim_env.tasks import TASKS
+
+ROOT = Path(__file__).parent.parent
+MOST = 98  # modules beyond those of torch and Gymnasium; it is 94, and was 214 when everything loaded at once
+LATE = kineticsim_env._LATE
+MODULES = kineticsim_env._LATE_MODULES
+UNWANTED = (
+    *"examples jax matplotlib numba pandas pettingzoo pyarrow pygame ray sbi scipy scripts tqdm triton".split(),
+    "kineticsim_env.engines.numpy",
+    "torch._dynamo",
+    "torch.utils.cpp_extension",
+    *(f"kineticsim_env.{name}" for name in (*MODULES, *"adapters cli commands evaluation play plots training".split())),
+)
+# Parts of modules that are written out after a plain import.
+DEEP = "envs.parallel.parallel_env envs.single.TradingEnv envs.vector.TradingVectorEnv envs.core.EnvCore".split()
+DEEP += "envs.counterfactual_episodes.env_counterfactual render.recorder.Moment statistics.arrays.returns".split()
+DEEP += "statistics.facts calibration.targets counterfactuals.arms scorecards.Line sweeps.plans sweeps.store".split()
+ASK = """
+import json, os, sys, traceback
+import gymnasium, torch
+codes = []
+for number, program in enumerate(json.loads(sys.argv[1])):
+    process = os.fork()
+    if not process:
+        code = 1
+        try:
+            exec(program, {"__name__": f"program {number}"})
+            code = 0
+        except BaseException:
+            print(program, file=sys.stderr)
+            traceback.print_exc()
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(code)
+    codes.append(os.waitpid(process, 0)[1])
+sys.exit(any(codes))
+"""
+# A module that asks for a late name while it loads could wait for another thread for ever: `once` refuses it.
+ALONE = """
+import importlib
+import kineticsim_env as ks
+from kineticsim_env.runtime import names
+
+class Once:
+    held = False
+    def __enter__(self):
+        assert not self.held, "asked for a late name while another loads"
+        self.held = True
+    def __exit__(self, *error):
+        self.held = False
+
+names._loading = Once()
+name, place = {name!r}, {place!r}
+assert name in dir(ks) and name not in vars(ks)
+from kineticsim_env import {name} as imported
+found = importlib.import_module(place)
+assert imported is (found if found.__name__ == "kineticsim_env." + name else getattr(found, name))
+assert vars(ks)[name] is imported is ks.{name}
+"""
+THREADS = """
+import sys, threading, time
+from gymnasium.envs.registration import load_env_creator
+import kineticsim_env as ks
+
+class Slow:  # every import waits for a moment, so that others come between
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        time.sleep(0.002)
+
+sys.meta_path.insert(0, Slow)
+names = {names!r}
+start, found = threading.Barrier(len(names)), []
+
+def use(name):
+    start.wait()
+    found.append(load_env_creator(name) if ":" in name else getattr(ks, name))
+
+threads = [threading.Thread(target=use, args=(name,)) for name in names]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(found) == len(names)
+"""
+
+
+def ask(*programs):
+    """Run each program in a process that has imported torch and Gymnasium alone; return what they print."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", ASK, json.dumps(programs)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_an_import_loads_few_modules_and_none_that_are_used_later():
+    """It prints nothing, and leaves CUDA alone."""
+    program = """
+import json, sys
+import torch
+before = set(sys.modules)
+import kineticsim_env
+assert not torch.cuda.is_initialized()
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    (line,) = ask(program)
+    new = json.loads(line)
+    parents = {name: {".".join(name.split(".")[: n + 1]) for n in range(name.count(".") + 1)} for name in new}
+    # The former names of modules are there, and load nothing.
+    former = ("kineticsim_env.counterfactual", "kineticsim_env.scorecard", "kineticsim_env.envs.counterfactual")
+    assert [name for name in new if parents[name] & set(UNWANTED) and not name.startswith(former)] == []
+    assert len(new) <= MOST, f"{len(new)} modules, {MOST} at most: {' '.join(new)}"
+
+
+def test_late_names_load_alone():
+    places = LATE | {name: f"kineticsim_env.{name}" for name in MODULES}
+    assert ask(*(ALONE.format(name=name, place=place) for name, place in places.items())) == []
+
+
+def test_parts_of_late_modules_are_there_after_a_plain_import():
+    assert ask(*(f"import kineticsim_env\nkineticsim_env.{part}" for part in DEEP)) == []
+
+
+def test_a_star_brings_every_public_name_and_loads_it():
+    program = """
+before = {*globals(), "before"}
+from kineticsim_env import *
+print(*sorted({*globals()} - before))
+"""
+    (line,) = ask(program)
+    assert line.split() == sorted(kineticsim_env.__all__)
+    assert len(set(kineticsim_env.__all__)) == len(kineticsim_env.__all__)
+    assert {*LATE, *MODULES, *kineticsim_env.__all__} <= set(dir(kineticsim_env))
+
+
+def test_threads_may_use_late_names_first():
+    """All at once, and the environments of Gymnasium; without a lock some wait for each other, which Python refuses."""
+    specs = [gymnasium.spec(f"KineticSim/{task}-v0") for task in TASKS]
+    entries = [entry for spec in specs for entry in (spec.entry_point, spec.vector_entry_point)]
+    assert ask(*[THREADS.format(names=[*LATE, *MODULES, *entries])] * 4) == []
+
+
+def test_type_checkers_see_the_late_names_where_they_are():
+    tree = ast.parse(Path(kineticsim_env.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    seen = {alias.asname: node.module for node in block.body for alias in node.names if alias.asname == alias.name}
+    assert seen == LATE
