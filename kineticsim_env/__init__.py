@@ -19,7 +19,6 @@ from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks import TASKS as _TASKS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
-from kineticsim_env.zoo import load_policy
 
 if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.calibration import calibrate as calibrate
@@ -34,6 +33,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.statistics import measure as measure
     from kineticsim_env.sweeps import open_sweep as open_sweep
     from kineticsim_env.sweeps import sweep as sweep
+    from kineticsim_env.zoo import load_policy as load_policy
 
 # Names that load when they are first used, and where they are.
 _LATE = {
@@ -43,6 +43,7 @@ _LATE = {
     "causal_impact": "kineticsim_env.counterfactuals",
     "counterfactual": "kineticsim_env.counterfactuals",
     "env_counterfactual": "kineticsim_env.envs.counterfactual_episodes",
+    "load_policy": "kineticsim_env.zoo",
     "measure": "kineticsim_env.statistics",
     "open_sweep": "kineticsim_env.sweeps",
     "parallel_env": "kineticsim_env.envs.parallel",
@@ -51,7 +52,7 @@ _LATE = {
     "sweep": "kineticsim_env.sweeps",
 }
 # Modules that do so too: `kineticsim_env.statistics` is there after `import kineticsim_env`.
-_LATE_MODULES = ("calibration", "counterfactuals", "envs", "render", "scorecards", "statistics", "sweeps")
+_LATE_MODULES = ("calibration", "counterfactuals", "envs", "render", "scorecards", "statistics", "sweeps", "zoo")
 
 __all__ = [
     "EngineUnavailable",
@@ -72,7 +73,6 @@ __all__ = [
     "__version__",
     "agent",
     "keep",
-    "load_policy",
     "mix",
     "no_order",
     "order",

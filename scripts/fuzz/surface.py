@@ -47,7 +47,6 @@ LEFT_OUT = {
     "ProgramPolicy": "what `policy` makes of a function, of arguments that it has checked",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
     "num_rows": "of checked scenarios",
-    "ProgramPolicy": "what policy makes, of what it has checked",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
     "to_params": "what environments hand to the engines",
