@@ -18,11 +18,13 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 # Pages with generated blocks (scripts/pages/blocks.py); copies of them, in docs/studies, are the site's.
 PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' examples)
+# The checkers of Gymnasium and PettingZoo, and markets of known answers on each engine; none needs more than the core.
+LOWEST_TESTS = tests/test_single_env.py tests/test_parallel_env.py tests/test_own_environment.py tests/test_known_answers.py
 COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lint pages docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lowest lint pages docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +82,13 @@ wheel:  ## build the wheel and the sdist in dist, install each in an empty envir
 	cd build && CXX=none wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
 	build/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
+
+lowest:  ## install the lower bounds of pyproject.toml on Python 3.11, apart, and run the checkers and all engines there
+	rm -rf build/lowest
+	$(PYTHON) -m venv build/lowest
+	$(PYTHON) -m scripts.lower_bounds > build/lowest/requirements.txt
+	build/lowest/bin/python -m pip install --quiet -r build/lowest/requirements.txt
+	build/lowest/bin/python -m pytest -m "not slow" $(LOWEST_TESTS)
 
 lint:  ## check style (ruff), format (ruff), types (ty), and whether the pages' blocks are those of their results
 	@$(SETUP) lint

@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "kineticsim_setup.json"
-OLDEST, NEWEST = (3, 11), (3, 13)
+OLDEST, NEWEST = (3, 11), (3, 14)
 
 BY_TORCH = ("triton",)  # what torch's CUDA builds bring, in a version of their own
 
-# goal: the extras of pyproject.toml that it installs, and those packages of them without which it is an error. Tests
-# that need one of the others are skipped where it cannot be had.
+# goal: the groups and extras of pyproject.toml that it installs, and those packages of them without which it is an
+# error. Tests that need one of the others are skipped where it cannot be had.
 GOALS = {
     "demo": (["train"], ["matplotlib", "tensorboard", "tyro"]),
     "test": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
@@ -38,7 +38,7 @@ GOALS = {
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "mutants": (["mutants"], ["cosmic-ray", "hypothesis", "pytest", "pytest-cov"]),
     "counts": ([], []),
-    "lint": (["test", "lint", "mutants"], ["ruff", "ty", "cosmic-ray"]),
+    "lint": (["lint"], ["ruff", "ty", "cosmic-ray"]),
     "docs": (
         ["docs"],
         ["furo", "matplotlib", "myst-parser", "sphinx", "sphinx-copybutton", "sphinx-gallery"],
@@ -102,15 +102,21 @@ def matched(pattern: str, text: str) -> re.Match[str]:
     return match
 
 
-def requirements(extras: list[str]) -> dict[str, str]:
-    """Return package -> version specifier, for the core and for some extras of pyproject.toml."""
+def requirements(parts: list[str]) -> dict[str, str]:
+    """Return package -> version specifier, for the core and for some groups and extras of pyproject.toml."""
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, groups = read["project"], read["dependency-groups"]
     pending, wanted = list(project["dependencies"]), {}
-    pending += [f"{project['name']}[{extra}]" for extra in extras]
+    for part in parts:
+        pending += [{"include-group": part} if part in groups else f"{project['name']}[{part}]"]
     while pending:
-        requirement, _, marker = pending.pop(0).partition(";")
+        line = pending.pop(0)
+        if isinstance(line, dict):
+            pending += groups[line["include-group"]]
+            continue
+        requirement, _, marker = line.partition(";")
         if marker and matched(r"sys_platform == '(\w+)'", marker)[1] != sys.platform:
             continue
         name, own_extras, versions = matched(r"([\w.-]+)(?:\[(.*)\])?(.*)", requirement).groups()
@@ -295,17 +301,17 @@ def main() -> None:
     parser.add_argument("--own-torch", action="store_true", help="do not use a torch that this Python has")
     args = parser.parse_args()
 
-    extras, needed = GOALS[args.goal]
+    parts, needed = GOALS[args.goal]
     inputs = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt", "scripts/setup_env.py")]
     # PYTHONPATH, since .venv sees what is on it too.
-    inputs.append(repr((str(ROOT), os.environ.get("PYTHONPATH"), extras)).encode())
+    inputs.append(repr((str(ROOT), os.environ.get("PYTHONPATH"), parts)).encode())
     key = hashlib.sha256(b"\0".join(inputs)).hexdigest()
     stamps = json.loads(STAMP.read_text()) if STAMP.exists() and VENV_PYTHON.exists() else {}
     if key in stamps and not (args.strict and stamps[key]):
         report_missing(stamps[key], required=[], strict=False)
         return
 
-    wanted = requirements(extras)
+    wanted = requirements(parts)
     required = [*requirements([]), *needed]
     create_venv(None if args.own_torch else system_torch(wanted["torch"]))
     add_path_file("kineticsim_checkout", str(ROOT))

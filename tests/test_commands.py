@@ -172,6 +172,14 @@ def test_a_file_that_cannot_be_written_is_named(command, option, path, capsys):
     assert mentions(line, f"error: {option}: expected .*, got '{path}'", begins=True)
 
 
+def test_a_name_that_is_too_long_is_refused_where_paths_hide_it(monkeypatch):
+    """As those of Python 3.14 do."""
+    for name, hides in (("exists", os.path.exists), ("is_dir", os.path.isdir), ("is_file", os.path.isfile)):
+        monkeypatch.setattr(Path, name, lambda path, hides=hides, **_: hides(path))
+    with pytest.raises(ValueError, match="^--save: expected a file, got '/tmp/a+', which cannot be written"):
+        files.check_file("--save", "/tmp/" + "a" * 300)
+
+
 def test_a_picture_of_an_unknown_kind_is_refused_before_the_run(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     line = refused([*SIMULATE, "--plot", str(tmp_path / "run.xyz")], capsys)

@@ -16,11 +16,13 @@ from thorough import leave_out_what_covers_nothing_new, slow
 
 import kineticsim_env
 from scripts import setup_env
+from scripts.lower_bounds import lower_bounds
 
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 PREFIX = "Programming Language :: Python :: "
 PYTHONS = [line.removeprefix(PREFIX) for line in PROJECT["classifiers"] if line.startswith(PREFIX)]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -119,8 +121,37 @@ def test_requirements_of_another_system_are_left_out(monkeypatch, platform, want
 
 def test_everything_that_is_installed_is_pinned():
     pins = {setup_env.normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    extras = {extra for extras, _ in setup_env.GOALS.values() for extra in extras}
-    assert set(setup_env.requirements(sorted(extras))) <= pins
+    parts = {part for parts, _ in setup_env.GOALS.values() for part in parts}
+    assert set(setup_env.requirements(sorted(parts))) <= pins
+
+
+def test_a_group_has_what_the_groups_in_it_have():
+    """And each of its own; no name is that of a group and of an extra."""
+    groups = PYPROJECT["dependency-groups"]
+    assert not groups.keys() & PROJECT["optional-dependencies"].keys()
+    for inner, outer in (("checks", "test"), ("test", "mutants"), ("mutants", "lint")):
+        assert {"include-group": inner} in groups[outer]
+        assert setup_env.requirements([inner]).items() < setup_env.requirements([outer]).items()
+    assert setup_env.requirements(["checks"])["pytest"] == ">=8.0" and "pytest" not in setup_env.requirements([])
+    assert set(setup_env.requirements(["checks", "train"])) > {"tyro", "matplotlib", "pytest"}
+
+
+def test_lower_bounds_are_exact_versions_of_the_whole_core():
+    bounds = dict(line.split("==") for line in lower_bounds([]))
+    stated = {setup_env.normal(re.split("[<>=]", line)[0]): line for line in PROJECT["dependencies"]}
+    assert bounds.keys() == stated.keys() and all(f">={version}" in stated[name] for name, version in bounds.items())
+    assert all(setup_env.satisfies(version, setup_env.requirements([])[name]) for name, version in bounds.items())
+
+
+def test_lower_bounds_are_for_the_oldest_python():
+    done = subprocess.run([sys.executable, "-m", "scripts.lower_bounds"], cwd=ROOT, capture_output=True, text=True)
+    if sys.version_info[:2] == setup_env.OLDEST:
+        assert done.returncode == 0 and done.stdout.splitlines() == lower_bounds(["checks"])
+    else:
+        assert done.returncode == 1 and "make PYTHON=python3.11 lowest" in done.stderr and not done.stdout
+    every = [job for workflow in WORKFLOWS for job in jobs(workflow).values()]
+    [lowest] = [job for job in every if any(step.get("run") == "make lowest" for step in job["steps"])]
+    assert versions_of(lowest) == {PYTHONS[0]}
 
 
 class Case:

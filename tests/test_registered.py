@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +16,7 @@ from gymnasium.vector import AutoresetMode
 from thorough import covering
 
 import kineticsim_env as ks
+from kineticsim_env.envs import registered
 from kineticsim_env.envs.registered import pack_arguments
 from kineticsim_env.envs.scenarios import make_scenarios
 from kineticsim_env.envs.single import ExecutionEnv, MarketMakingEnv
@@ -199,6 +201,21 @@ def episode(env):
 
 
 NO_HORIZON = {name: value for name, value in SMALL.items() if name != "horizon"} | {"engine": "cpu"}
+
+
+class Locals(dict):
+    """The locals of a frame as Python 3.13 gives them (PEP 667)."""
+
+    def keys(self):
+        return list(super().keys())
+
+
+def test_a_limit_is_read_from_a_frame_whose_names_are_a_list(monkeypatch):
+    held = Locals(max_episode_steps=None, env_spec=EnvSpec("Mine-v0", max_episode_steps=15), here=())
+    code, around = SimpleNamespace(co_name="make"), {"__name__": "gymnasium.envs.registration"}
+    frame = SimpleNamespace(f_locals=held, f_globals=around, f_code=code)
+    monkeypatch.setattr(registered, "sys", SimpleNamespace(_getframe=lambda depth: frame))
+    assert registered.limit_of_make(object()) == 15
 
 
 @pytest.mark.parametrize("name", IDS)

@@ -92,7 +92,7 @@ def limit_of_make(env: object) -> Any:
         frame = frame.f_back
     if frame is None or not frame.f_globals.get("__name__", "").startswith("gymnasium.envs."):
         return None
-    if frame.f_code.co_name != "make" or not _MAKES <= frame.f_locals.keys():
+    if frame.f_code.co_name != "make" or not _MAKES.issubset(frame.f_locals):
         found = f"{frame.f_code.co_name!r} of {frame.f_globals['__name__']}"
         raise RuntimeError(
             f"gymnasium {gym.__version__}: expected a 'make' with {' and '.join(sorted(_MAKES))}, as in versions 1.1 "

@@ -31,7 +31,8 @@ def check_series(record: Any, argument: str = "record") -> tuple[str, ...]:
 
 def _entries(name: str, given: Any, allowed: str) -> tuple[Any, ...]:
     """Return what an iterable that is no string yields; an iterator can be read once."""
-    if not isinstance(given, str) and isinstance(given, Iterable):
+    nested = isinstance(given, torch.Tensor) and given.is_nested  # has no length, which Python 3.14 does not ask for
+    if not isinstance(given, str) and isinstance(given, Iterable) and not nested:
         try:
             return tuple(given)
         except Exception as error:  # an array without axes says that it can be iterated over

@@ -25,10 +25,12 @@ def check_file(option: str, path: str | Path) -> None:
     try:
         if not target.parent.is_dir():
             raise ValueError(f"{got}, and there is no folder {str(Path(path).parent)!r}")
-        if target.is_dir():
-            raise ValueError(f"{got}, which is a folder")
-        if target.exists() and not target.is_file():
-            raise ValueError(f"{got}, which is a device or a pipe")
+        with contextlib.suppress(FileNotFoundError):
+            mode = target.stat().st_mode  # `exists` and the like hide a name that is too long, from Python 3.14 on
+            if stat.S_ISDIR(mode):
+                raise ValueError(f"{got}, which is a folder")
+            if not stat.S_ISREG(mode):
+                raise ValueError(f"{got}, which is a device or a pipe")
         with tempfile.TemporaryFile(dir=target.resolve().parent):
             pass
     except OSError as error:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import importlib
 import inspect
@@ -285,7 +286,8 @@ def find_targets(world: World) -> list[Target]:
                 continue
             if inspect.isclass(thing) and issubclass(thing, BaseException):
                 continue
-            target = _target(name, None, thing, lambda w, thing=thing: thing)
+            made = thing.__call__ if isinstance(thing, enum.EnumType) else thing  # Python 3.12 hides what an enum takes
+            target = _target(name, None, made, lambda w, thing=thing: thing)
             if target is not None:
                 found.setdefault(name, target)
     for owner in INSTANCES:
