@@ -197,7 +197,7 @@ except ks.EngineUnavailable as error:
     ((said,), _) = run(code, tmp_path)
     assert said == f"{tmp_path / file.name} cannot be loaded: it is not what was built"
     shutil.copy(file, tmp_path)
-    ((said,), _) = run("build.engine_hash = lambda: 'f' * 64\n" + code, tmp_path)
+    ((said,), _) = run("build.engine_hash = lambda _: 'f' * 64\n" + code, tmp_path)
     assert said == f"{tmp_path / file.name} was built of other sources; build it again, or remove it"
 
 

@@ -24,16 +24,9 @@ from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import cxx, prebuilt
 from kineticsim_env.runtime.cache import Flawed, cache_dir, notice, obtain, read_whole
 from kineticsim_env.runtime.cxx import compiler_version, find_cxx
-from kineticsim_env.runtime.sources import cuda_dir, engine_hash, hash_of, source_hash
+from kineticsim_env.runtime.sources import cuda_dir, engine_hash, hash_of
 
-__all__ = [
-    "cache_dir",
-    "compiler_version",
-    "cuda_dir",
-    "find_cxx",
-    "hash_of",
-    "source_hash",
-]  # for the doctor and others
+__all__ = ["cache_dir", "compiler_version", "cuda_dir", "find_cxx", "hash_of"]  # for the doctor and others
 
 KERNEL_SOURCE, ENTRY, COPY_ENTRY = "persistent_kernel.cu", "ks_market_kernel", "ks_copy_outputs"
 AGENTS = "added_agents.h"  # what kernels with KS_AGENTS include: the text of classes that users have written
@@ -77,6 +70,11 @@ _locks: dict[object, threading.RLock] = {}
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_locks.clear)  # a child lacks the threads that may hold them
+
+
+def source_hash() -> str:
+    """Return the sha256 over names and contents of all source files in `cuda_dir()`."""
+    return hash_of(cuda_dir(), (".h", ".cuh", ".cu", ".cpp"))
 
 
 def loaded(key: object) -> Any:
@@ -189,7 +187,7 @@ def _load_prebuilt() -> ctypes.CDLL:
         library = _open_library(path, _ENGINE_FUNCTIONS | PLAN_FUNCTIONS | TAPE_FUNCTIONS | _PREBUILT_FUNCTIONS)
     except (Flawed, OSError) as error:
         raise EngineUnavailable(f"{path} cannot be loaded: {error}") from error
-    if library.ks_sources() != int(engine_hash()[:15], 16):
+    if library.ks_sources() != int(engine_hash(cuda_dir())[:15], 16):
         raise EngineUnavailable(f"{path} was built of other sources; build it again, or remove it")
     # torch's own, so that it counts as torch does: for each thread, and one in a forked child.
     torch_cpu = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

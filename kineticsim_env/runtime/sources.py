@@ -1,4 +1,4 @@
-"""Where the C++ and CUDA sources are, and their hash. Uses Python alone: a wheel is built without torch."""
+"""Where the C++ and CUDA sources are, and hashes of them. Uses Python alone: a wheel is built without torch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,14 +12,9 @@ def cuda_dir() -> Path:
     return inside if inside.is_dir() else package.parent / "cuda"
 
 
-def source_hash() -> str:
-    """Return the sha256 over names and contents of all source files in `cuda_dir()`."""
-    return hash_of(cuda_dir(), (".h", ".cuh", ".cu", ".cpp"))
-
-
-def engine_hash() -> str:
-    """Return the same of what C++ libraries are built of, which a wheel has as a checkout has it."""
-    return hash_of(cuda_dir(), (".h", ".cpp"), without=("baselines",))
+def engine_hash(folder: Path) -> str:
+    """Return the sha256 of what C++ libraries are built of, which a wheel has as a checkout has it."""
+    return hash_of(folder, (".h", ".cpp"), without=("baselines",))
 
 
 def hash_of(root: Path, suffixes: Sequence[str], without: Sequence[str] = ()) -> str:

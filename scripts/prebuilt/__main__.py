@@ -47,7 +47,11 @@ def build(kind: str, output: Path, compiler: str | None = None) -> Path:
     else:
         command = [sys.executable, "-m", "ziglang", "c++", "-target", f"{machine}-linux-gnu.{GLIBC}"]
         command += ["-fno-sanitize=undefined", *([f"-mcpu={level.replace('-', '_')}"] if level else ())]
-    includes = [f"-I{HERE}", f"-I{sources.cuda_dir()}", f"-DKS_SOURCES=0x{sources.engine_hash()[:15]}"]
+    includes = [
+        f"-I{HERE}",
+        f"-I{sources.cuda_dir()}",
+        f"-DKS_SOURCES=0x{sources.engine_hash(sources.cuda_dir())[:15]}",
+    ]
     files = [*(sources.cuda_dir() / name for name in SOURCES), HERE / "threads.cpp"]
     built = output / prebuilt.file_name(kind)
     with tempfile.TemporaryDirectory() as folder:
