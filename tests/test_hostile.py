@@ -90,7 +90,7 @@ def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
     """Torch output of a single market took CUDA."""
     asked = []
 
-    def choose(engine, device=None, *, prefer_cpu=""):
+    def choose(engine, device=None, *, prefer_cpu="", own_code=False):
         asked.append("cpu" if prefer_cpu else "cuda")
         return "numpy", torch.device("cpu")
 
