@@ -22,7 +22,7 @@ def trained(within: str = "") -> dict[str, Path]:
     return {name: found[name] for name in sorted(found) if name.startswith(within)}
 
 
-def load_policy(name: str | os.PathLike[str], *, noise: bool = False, seed: int = 0) -> SavedPolicy:
+def load_policy(name: str | Path, *, noise: bool = False, seed: int = 0) -> SavedPolicy:
     """Return a trained policy of this package by name, or of a file that `NetworkPolicy.save` has written.
 
     Files are safetensors, and everything in them is checked: none can run code. It needs
