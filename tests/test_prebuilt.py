@@ -159,6 +159,7 @@ try:
     made("cpu")
 except ks.EngineUnavailable as error:
     print(error)
+print(len(ks.sweep({"noise_spread": [6, 14]}, 20, ["volatility"], market="realistic").to_pandas()))
 envs = gym.make_vec("KineticSim/Trading-v0", num_envs=4, output="torch")
 print(envs.unwrapped.simulator.engine_name)
 envs.reset(seed=0)
@@ -174,6 +175,7 @@ print([line.strip() for line in doctor.report().splitlines() if line.split()[0] 
     assert lines == [
         "numpy",
         f"the policy maker cannot be compiled: {missing}; or take engine='numpy', which needs none",
+        "2",
         "cpu",
         "True",
         f"['cpu       ok', {f'prebuilt, for {kind}, as {missing}'!r}]",

@@ -143,8 +143,8 @@ def test_results_do_not_depend_on_batches_launches_or_devices(name, monkeypatch)
         assert run(space, market).to_pandas().equals(wanted)
     several = Here.__init__
 
-    def on_three(self, engine, device):
-        several(self, engine, device)
+    def on_three(self, *told):
+        several(self, *told)
         self.devices, self.workers = self.devices * 3, 3
 
     monkeypatch.setattr(Here, "__init__", on_three)

@@ -95,7 +95,7 @@ def calibrate(
         if each.values is not None or not each.low < each.high:
             got = "values" if each.values is not None else f"the range {each.low:g} to {each.high:g}"
             raise ValueError(f"space[{each.name!r}]: expected a range (low, high) to calibrate within, got {got}")
-    name, (place, *_) = choose_devices(engine, device)
+    name, (place, *_) = choose_devices(engine, device, plan.own_code)
     try:
         from kineticsim_env.calibration import checking, learning, reaching
     except ModuleNotFoundError as error:

@@ -55,7 +55,7 @@ def command(options: argparse.Namespace) -> int:
     task = TASK_WORDS[check_choice("task", options.task, TASK_WORDS)]
     check_files({"--json": options.json})
     settings = EnvSettings(preset=options.preset)  # which checks it
-    engine, device = choose_engine(options.engine, options.device)
+    engine, device = choose_engine(options.engine, options.device, own_code=bool(settings.config.agents))
     played = entrant_of("policy", options.who, options.task, options.preset)
     others = rivals_of("against", options.against, options.task, options.preset)
     entrants = {entrant.name: entrant for entrant in (*others, played)}

@@ -26,7 +26,7 @@ from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable
-from kineticsim_env.zoo import load_policy
+from kineticsim_env.zoo.trained_policies import load_for
 
 DRAWN = "opponent"  # the name in saved states of which policies were drawn
 _FIRST_WORD = (1 << 30) + 32  # word 2^30 + 32 + k of an episode draws the policy of slot k
@@ -114,10 +114,7 @@ def _check_policies(name: str, given: Any, role: str) -> tuple[Any, ...]:
 
 
 def _trained(name: str, called: str, role: str) -> SavedPolicy:
-    try:
-        policy = load_policy(called)
-    except ValueError as error:
-        raise ValueError(f"{name}: {str(error).removeprefix('name: ')}") from error
+    policy = load_for(name, called)
     if policy.told.role != role:
         raise ValueError(f"{name}: expected a policy of the role {role}, got {called}, of {policy.told.role}")
     return policy

@@ -22,7 +22,8 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_callable, check_choice
 from kineticsim_env.tasks import TASK_WORDS
 from kineticsim_env.tasks.base import Task
-from kineticsim_env.zoo import load_policy, make_scripted, scripted, trained
+from kineticsim_env.zoo import make_scripted, scripted, trained
+from kineticsim_env.zoo.trained_policies import load_for
 
 _CLASS = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
 
@@ -85,10 +86,7 @@ def _scripted(name: str, one: dict[str, Any]) -> Entrant:
 
 
 def _trained(argument: str, word: str, task: str) -> Entrant:
-    try:
-        policy = load_policy(word)
-    except ValueError as error:
-        raise ValueError(f"{argument}: {error}") from error
+    policy = load_for(argument, word)
     if policy.told.task != task:
         raise ValueError(f"{argument}: expected a policy of {task}, got {word!r}, of {policy.told.task}")
     return Entrant(word, lambda _: policy, policy.action_type, f"trained in {policy.told.preset}")

@@ -109,7 +109,7 @@ def key(*parts: object) -> str:
 
 def cpu_unavailable() -> str | None:
     """Return what the C++ engine lacks and how to get it, or None: a compiler, or a library that was built before."""
-    return None if prebuilt.find() else cxx.cpu_unavailable()
+    return None if is_prebuilt() else cxx.cpu_unavailable()
 
 
 def load_cpu() -> ctypes.CDLL:

@@ -85,7 +85,7 @@ def _run_task(pickled: bytes, paths: list[str], begin: int, end: int, engine: st
     """Run a batch in a worker; classes of agents are imported from where this program has them, if it is there, too."""
     sys.path += [path for path in paths if path not in sys.path]
     plan = pickle.loads(pickled)
-    name, device = choose_engine(engine)
+    name, device = choose_engine(engine, own_code=plan.own_code)
     if name != "cuda":
         torch.set_num_threads(1)  # a task has one core
     return timed_batch(plan, begin, end, name, device)

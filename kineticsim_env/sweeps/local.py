@@ -19,12 +19,13 @@ from kineticsim_env.sweeps.plans import Plan
 Finished = Callable[[int, int, dict[str, Any], float], None]
 
 
-def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
-    """Resolve an engine's name, and the devices that share the batches; errors are those of `choose_engine`.
+def choose_devices(engine: str, device: Any, own_code: bool = False) -> tuple[str, list[torch.device]]:
+    """Resolve an engine's name, and the devices that share the batches, as `choose_engine` does, with its errors.
 
     None is all GPUs, where the engine is CUDA; a device may also be one, or a sequence of GPUs.
     """
-    chosen = [choose_engine(engine, one) for one in (device if isinstance(device, (list, tuple)) else [device])]
+    asked = device if isinstance(device, (list, tuple)) else [device]
+    chosen = [choose_engine(engine, one, own_code=own_code) for one in asked]
     places = [place for _, place in chosen]
     if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
         raise ValueError(f"device: expected different GPUs, or one device, got {show(device)}")
@@ -43,8 +44,8 @@ def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> t
 class Here:
     """This machine: a resolved engine and its devices, each with a worker of so many threads of the C++ engine."""
 
-    def __init__(self, engine: str, device: Any) -> None:
-        self.engine, self.devices = choose_devices(engine, device)
+    def __init__(self, engine: str, device: Any, own_code: bool = False) -> None:
+        self.engine, self.devices = choose_devices(engine, device, own_code)
         self.workers, self.threads = len(self.devices), torch.get_num_threads()
 
     def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:

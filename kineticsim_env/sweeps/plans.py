@@ -87,6 +87,11 @@ class Plan:
         ((_, config),) = self.configs(self.design.rows(point, point + 1))
         return one_market(config)
 
+    @property
+    def own_code(self) -> bool:
+        """Whether the market of the first point has traders of the user's own; see `choose_engine`."""
+        return bool(self.config(0).agents)
+
     def seeds(self, points: np.ndarray) -> np.ndarray:
         """Return the seeds of all markets of some points, a point's replicates beside each other."""
         replicates = np.arange(self.replicates, dtype=np.int64)

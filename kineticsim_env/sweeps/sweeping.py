@@ -107,7 +107,10 @@ def sweep(
         if not found.missing(*here):
             return found
     with contextlib.ExitStack() as stack:
-        runner = Here(engine, device) if ray is None else stack.enter_context(contextlib.closing(Cluster(ray, engine)))
+        if ray is None:
+            runner: Here | Cluster = Here(engine, device, plan.own_code)
+        else:
+            runner = stack.enter_context(contextlib.closing(Cluster(ray, engine)))
         found = store.begin(folder, plan) if found is None else found
         _run(found, plan, runner, here, asked, progress)
     return found

@@ -55,3 +55,11 @@ def load_policy(name: str | Path, *, noise: bool = False, seed: int = 0) -> Save
             )
         name = known[path]
     return SavedPolicy(path, *read(name), noise=noise, seed=seed)
+
+
+def load_for(argument: str, name: str) -> SavedPolicy:
+    """Return what `load_policy` returns; errors name the argument that the name came in."""
+    try:
+        return load_policy(name)
+    except ValueError as error:
+        raise ValueError(f"{argument}: {str(error).removeprefix('name: ')}") from error
