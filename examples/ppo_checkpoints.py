@@ -1,7 +1,6 @@
 """The checkpoint that `ppo_fast.py --resume` continues from: networks, optimiser, markets and generators in one file.
 
 A file that is damaged, no checkpoint or of another run is refused by name, before anything in the trainer changes.
-`policy_of` makes the networks of one a `kineticsim_env.NetworkPolicy`, whose `save` writes what `load_policy` reads.
 """
 
 import json
@@ -13,12 +12,10 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import KineticSimError
-from kineticsim_env.policies import NetworkPolicy
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.tasks import TASK_WORDS
 
-SAME = "seed", "num_envs", "num_steps", "hidden", "stack"  # arguments that a run keeps, besides what its task is told
-FORMER = {"keep": False, "decide": "interval"}  # what runs had before there were these arguments
+SAME = "seed", "num_envs", "num_steps", "hidden", "stack", "action_type"  # arguments that a run keeps, besides what its task is told
+FORMER = {"keep": False, "decide": "interval", "action_type": "continuous"}  # what runs had before there were these arguments
 KINDS = {
     "settings": dict,
     "ranks": int,
@@ -108,31 +105,6 @@ def read(path: Path, device: torch.device) -> dict[str, Any]:
         if not isinstance(saved[name], kind) or isinstance(saved[name], bool):
             raise ValueError(f"has an entry {name!r} of {type(saved[name]).__name__}, expected {kind.__name__}")
     return saved
-
-
-def policy_of(path: Path) -> tuple[NetworkPolicy, str]:
-    """Return the networks of a checkpoint as a `NetworkPolicy`, on the CPU, and the word of its task.
-
-    `policy.save("ppo.safetensors", task=task, preset=..., command=..., commit=..., licence=..., figures=...)` keeps it.
-
-    Raises:
-        ValueError: Naming the file, if it is damaged, or of networks that no `NetworkPolicy` is: those of stacked
-            observations, or of another width.
-    """
-    try:
-        saved = read(path, torch.device("cpu"))
-        made, weights = saved["settings"], saved["networks"]
-        if made.get("stack") != 1:
-            raise ValueError(f"was made with --stack {made.get('stack')}, expected 1: environments return single rows")
-        if "actor.0.weight" not in weights or "log_std" not in weights:
-            raise ValueError(f"has networks of other names, {', '.join(weights)}")
-        inputs, outputs = weights["actor.0.weight"].shape[-1], len(weights["log_std"])
-        policy = NetworkPolicy.make(inputs, outputs, hidden=made["hidden"])
-        check_tensors("networks", weights, policy.state_dict())
-        policy.load_state_dict(weights)
-        return policy, next(word for word, task in TASK_WORDS.items() if task == made["task"])
-    except (ValueError, KeyError, StopIteration) as error:
-        raise ValueError(f"{path} {error}") from error
 
 
 def check_run(saved: Mapping[str, Any], trainer: Any, ranks: int) -> None:

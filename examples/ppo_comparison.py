@@ -2,8 +2,12 @@
 
 import dataclasses
 import json
+import math
 import os
 import platform
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +23,18 @@ from kineticsim_env import policies
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
     MEASURES,
+    Evaluation,
     confidence_interval,
     evaluate,
     evaluation_env,
     format_table,
 )
+from kineticsim_env.policies import NetworkPolicy
+from kineticsim_env.policies.networks import HIDDEN
+from kineticsim_env.tasks import TASK_WORDS
 
 LEARNED = "PPO (learned)"
+WORDS = {task: word for word, task in TASK_WORDS.items()}
 
 
 def machine_name(device: torch.device) -> str:
@@ -135,6 +144,39 @@ def keep_best(networks: Any, curve: list[dict], folder: Path) -> dict:
     return best
 
 
+def save_policy(path: Path, networks: Any, args: Any, played: Evaluation, command: str) -> None:
+    """Write the learned policy as a file that `kineticsim_env.load_policy` reads, if it can be one.
+
+    Networks of stacked observations cannot, as environments return single rows, nor can those of other widths.
+
+    Args:
+        path: Of the file.
+        networks: The trained `ActorCritic`.
+        args: The `Args` of the example.
+        played: Its evaluation on held-out episodes, whose figures the file tells.
+        command: That made it.
+    """
+    if args.stack == 1 and args.hidden in HIDDEN:
+        write_policy(path, networks.policy(), args.TASK, args.preset, played, command)
+
+
+def write_policy(path: Path, policy: NetworkPolicy, task: str, preset: str, played: Evaluation, command: str) -> None:
+    """Write a policy with what made it, the commit that is checked out, and the figures of its evaluation."""
+    figures = {name: figure.mean for name, figure in played.figures().items() if math.isfinite(figure.mean)}
+    figures |= {"episodes": len(played.pnl)}
+    told = {"task": WORDS[task], "preset": preset, "command": command, "commit": commit(), "licence": "Apache-2.0"}
+    policy.save(path, figures=figures, **told)
+
+
+def commit() -> str:
+    """Return the commit that is checked out, or nothing where that is not known."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def first_ahead(networks: Any, curve: list[dict], rival: np.ndarray, held_out: Any, folder: Path) -> dict | None:
     """Return the first point of the curve whose policy is ahead of the rival, or None.
 
@@ -172,8 +214,10 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     others, notes = scripted(
         args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.preset, args.set
     )
-    held_out = args.stacked(evaluation_env(args.eval_envs, args.TASK, **market))
+    held_out = evaluation_env(args.eval_envs, args.TASK, **market)
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
+    acts: dict[str, Any] = {"action_type": args.action_type}
+    held_out = args.stacked(evaluation_env(args.eval_envs, args.TASK, **market, **acts))
     results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)
     table = format_table(results, notes, args.TASK)
     print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
@@ -203,6 +247,10 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     }
     (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
     draw_curve(args.TASK, curve, intervals, args.output / "learning_curve.png")
-    draw_episode(networks.act, args.stacked(evaluation_env(1, args.TASK, **market)), args.output / "episode.png")
+    one = args.stacked(evaluation_env(1, args.TASK, **market, **acts))
+    draw_episode(networks.act, one, args.output / "episode.png")
+    script, *words = sys.argv
+    command = f"python examples/{shlex.join([Path(script).name, *words])}"
+    save_policy(args.output / "policy.safetensors", networks, args, results[LEARNED], command)
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
     return {name: mean for name, (mean, _) in intervals.items()}

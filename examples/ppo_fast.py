@@ -4,7 +4,7 @@ On a GPU updates are those of `kineticsim_env.training`, a few fused kernels, or
 compiled (`torch.compile`), as rollouts are. All is captured once as CUDA graphs and replayed; the host only sets the
 learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16. Under
 torchrun every process has its share of the markets, and gradients are means over all. On a CPU the same code runs as
-it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
+it stands. Runs leave checkpoints that `--resume` goes on from, a table, pictures, and the policy as a file.
 
 It needs the files of this folder that it imports: `ppo_trainer.py` (rollouts), `ppo_learners.py` (updates),
 `ppo_networks.py`, `ppo_checkpoints.py`, `ppo_comparison.py` (what follows training), and `tune_scripted_policies.py`
@@ -72,7 +72,7 @@ class Args:
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"
     """where the markets run"""
     output: Path = Path("runs/ppo_fast")
-    """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
+    """folder of the checkpoint, the policy, the TensorBoard log, the table and the pictures"""
     resume: bool = False
     """go on from the checkpoint in the output folder"""
     track: bool = True
@@ -129,6 +129,8 @@ class Args:
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1
     """auctions per decision"""
+    action_type: Literal["continuous", "discrete"] = "continuous"
+    """numbers, drawn from a Gaussian, or choices"""
     keep: bool = False
     """let actions keep standing quotes, under continuous trading"""
     decide: Literal["interval", "fill", "touch"] = "interval"
@@ -169,6 +171,13 @@ def agree(device: torch.device, seconds: float) -> float:
         dist.broadcast(shared, 0)
         return float(shared)
     return seconds
+
+
+def networks_for(args: Args, envs: Any) -> ActorCritic:
+    """Return networks at their start, for what is seen and done in an environment, on its device."""
+    sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
+    choices = args.action_type == "discrete"
+    return ActorCritic(*sizes, args.hidden, args.initial_std, choices).to(envs.device)
 
 
 def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any, trainer: Trainer | None = None) -> list[dict]:
@@ -264,16 +273,17 @@ def main(args: Args) -> dict[str, float]:
     args.fill_in(device.type == "cuda")
     args.eval_envs = args.eval_envs or args.EPISODES[engine]
     market: dict[str, Any] = {**args.market(), "engine": engine}
+    acts: dict[str, Any] = {"action_type": args.action_type}  # which scripted policies have not
     envs: Any = gym.make_vec(
-        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
+        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market, **acts
     )
     envs = args.stacked(envs)
     training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
-    sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    networks = ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
+    networks = networks_for(args, envs)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.unwrapped.simulator}")
-    curve = train(args, envs, networks, args.stacked(evaluation_env(args.eval_envs // 4, args.TASK, **training)))
+    watched = evaluation_env(args.eval_envs // 4, args.TASK, **training, **acts)
+    curve = train(args, envs, networks, args.stacked(watched))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()

@@ -16,8 +16,6 @@ import torch.distributed as dist
 from ppo_networks import Loss, advantages
 from torch import nn
 
-from kineticsim_env.policies import NetworkPolicy
-
 RANKS = int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 
@@ -29,21 +27,18 @@ def learner_of(trainer: Any) -> tuple[Any, str]:
         trainer: A `Trainer` whose buffers are there.
     """
     asked = trainer.args.fused
-    lacking, policy = "--fused False was asked for" if asked is False else "", None
+    lacking, learner = "--fused False was asked for" if asked is False else "", None
     if not lacking and not trainer.cuda:
         lacking = "the markets are not on a CUDA GPU"
     if not lacking and not trainer.args.bf16:
         lacking = "--bf16 False was asked for, which tensor cores do not help"
     if not lacking:
         try:
-            import kineticsim_env.training  # noqa: F401, needs Triton
-
-            networks = trainer.networks
-            policy = NetworkPolicy(networks.actor, networks.critic, log_std=networks.log_std)
+            learner = FusedLearner(trainer)
         except (ModuleNotFoundError, ValueError) as error:  # no Triton, or sizes that kernels are not made for
             lacking = str(error)
-    if policy is not None:
-        return FusedLearner(trainer, policy), "updates are fused (kineticsim_env.training)"
+    if learner is not None:
+        return learner, "updates are fused (kineticsim_env.training)"
     if asked:
         raise SystemExit(f"--fused: {lacking}")
     how = "compiled by torch.compile" if trainer.args.compile else "torch's, one operation after another"
@@ -53,13 +48,14 @@ def learner_of(trainer: Any) -> tuple[Any, str]:
 class FusedLearner:
     """Learns in a few Triton kernels per minibatch, which share the trainer's buffers."""
 
-    def __init__(self, trainer: Any, policy: NetworkPolicy) -> None:
+    def __init__(self, trainer: Any) -> None:
+        """Raises `ModuleNotFoundError` without Triton, and `ValueError` of sizes that kernels are not made for."""
         from kineticsim_env.training import PPO
 
         args = trainer.args
-        self.trainer, self.policy = trainer, policy
+        self.trainer, self.policy = trainer, trainer.networks.policy(value=True)
         self.optimizer = PPO(
-            policy,
+            self.policy,
             gamma=args.gamma,
             longest=trainer.longest,
             gae_lambda=args.gae_lambda,

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from kineticsim_env.policies import NetworkPolicy
+
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -28,19 +30,27 @@ def network(inputs: int, hidden: int, outputs: int, gain: float) -> nn.Sequentia
 
 
 class ActorCritic(nn.Module):
-    """A Gaussian policy and a value network, of two hidden layers each.
+    """A policy and a value network, of two hidden layers each.
 
-    They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
+    The policy is Gaussian, or, where actions are choices, categorical and without `log_std`. They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
     Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
     """
 
-    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
+    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float, choices: bool = False) -> None:
         super().__init__()
         self.observations, self.actions = observations, actions
         self.padding = 8 - observations % 8  # at least one, for the 1 behind the numbers of a row (see `PolicyRollout`)
         self.actor = network(observations, hidden, actions, 0.01)
         self.critic = network(observations, hidden, 1, 1.0)
-        self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
+        self.log_std = None if choices else nn.Parameter(torch.full((actions,), math.log(initial_std)))
+
+    def policy(self, value: bool = False) -> NetworkPolicy:
+        """Return the policy, with the value network if that is asked for, as one that shares its weights.
+
+        Raises:
+            ValueError: Of a width that no `NetworkPolicy` has, naming it.
+        """
+        return NetworkPolicy(self.actor, self.critic if value else None, log_std=self.log_std)
 
     def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return weights and biases of both networks side by side, which only after the first layer read apart."""
@@ -55,7 +65,7 @@ class ActorCritic(nn.Module):
         return result
 
     def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return mean actions and values, float32, of a batch of padded observations."""
+        """Return mean actions, or logits, and values, float32, of a batch of padded observations."""
         first, second, third = layers or self.layers(observation.dtype)
         hidden = F.linear(observation, *first).tanh()
         hidden = F.linear(hidden, *second).tanh()
@@ -63,8 +73,28 @@ class ActorCritic(nn.Module):
         return both[..., : self.actions], both[..., self.actions]
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the mean action, inside the space: the policy that is evaluated."""
-        return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
+        """Return the mean action, inside the space, or the likeliest choice: the policy that is evaluated."""
+        outputs, _ = self(F.pad(observation, (0, self.padding)))
+        return outputs.argmax(-1) if self.log_std is None else outputs.clamp(-1.0, 1.0)
+
+    def draw(self, outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return actions that are drawn, and the logarithms of their probabilities."""
+        if self.log_std is None:  # the largest of logits with Gumbel's noise has their probabilities
+            action = (outputs - torch.empty_like(outputs).exponential_().log()).argmax(-1)
+            return action, outputs.log_softmax(-1).gather(-1, action[:, None])[:, 0]
+        noise = torch.randn_like(outputs)
+        log_prob = (-0.5 * noise.square() - self.log_std - LOG_ROOT_2PI).sum(-1)
+        return outputs + self.log_std.exp() * noise, log_prob
+
+    def likelihood(self, outputs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logarithms of the actions' probabilities, and the policy's entropy."""
+        if self.log_std is None:
+            logs = outputs.log_softmax(-1)
+            return logs.gather(-1, action[:, None])[:, 0], -(logs.exp() * logs).sum(-1).mean()
+        # A product: its gradient is one too, and fast.
+        squares = (action - outputs).square() @ (-2 * self.log_std).exp()
+        log_prob = -0.5 * squares - (self.log_std + LOG_ROOT_2PI).sum()
+        return log_prob, (0.5 + LOG_ROOT_2PI + self.log_std).sum()
 
 
 class Loss(nn.Module):
@@ -79,17 +109,16 @@ class Loss(nn.Module):
 
         The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
         """
-        args, log_std = self.args, self.networks.log_std
+        args = self.args
         rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
         observation, action, log_prob, gain, target = rows
-        mean, value = self.networks(observation)
-        squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
-        log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
+        outputs, value = self.networks(observation)
+        now, entropy = self.networks.likelihood(outputs, action)
+        log_ratio = now - log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
         policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
         value_loss = 0.5 * (value - target).square().mean()
-        entropy = (0.5 + LOG_ROOT_2PI + log_std).sum()
         loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
         divergence = ((ratio - 1) - log_ratio).mean()
         return loss, torch.stack([policy_loss, value_loss, entropy, divergence]).detach()
@@ -101,12 +130,10 @@ def sample(
 ) -> torch.Tensor:  # fmt: skip
     """Write one decision into the rollout's buffers; returns the actions, inside the space."""
     observation[:, : live.shape[1]] = live
-    mean, estimate = networks(observation, layers)
-    noise = torch.randn_like(mean)
-    action.copy_(mean + networks.log_std.exp() * noise)
-    log_prob.copy_((-0.5 * noise.square() - networks.log_std - LOG_ROOT_2PI).sum(-1))
-    value.copy_(estimate)
-    return action.clamp(-1.0, 1.0)
+    outputs, estimate = networks(observation, layers)
+    drawn, logarithm = networks.draw(outputs)
+    action.copy_(drawn), log_prob.copy_(logarithm), value.copy_(estimate)
+    return action.clone() if networks.log_std is None else action.clamp(-1.0, 1.0)
 
 
 def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:

@@ -90,6 +90,21 @@ LADDERS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "Guéant-Lehalle-Fernandez-Tapia ladder": (policies.GueantLehalleFernandezTapiaLadder, GLFT),
     }
 }
+# Who is told the fundamental price, an upper mark, and the values to try.
+INFORMED: dict[str, tuple[Any, dict[str, list]]] = {
+    "MarketMaking": (
+        policies.InformedMaker,
+        {"half_spread": [0, 1, 2, 4], "margin": [1, 2, 3, 4], "skew": [0.0, 0.06]},
+    ),
+    "Execution": (
+        policies.InformedExecutor,
+        {"threshold": [0, 2, 4], "ticks": [-2, 0, 2, 4], "waits": [-8, -5, -3], "urgent": [1, 10]},
+    ),
+    "Trading": (
+        policies.InformedTrader,
+        {"threshold": [0.5, 1, 2, 4], "position": [40], "ticks": [-4, -2, 0, 2, 4, 10]},
+    ),
+}
 # Other values in other presets. Where a quote may be late, good makers stand further from the mid than in an auction;
 # among many orders and other makers, nearer.
 OTHERS: dict[str, dict[str, list]] = {
@@ -138,16 +153,8 @@ def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[st
         preset: Whose values to try.
         command: That finds it again.
     """
-    chosen = {}
-    for name, (make, grid) in grids(task, preset, envs.core.task.orders_per_side).items():
-        best, rows = grid_search(make, grid, envs, SEED)
-        chosen[name] = {
-            "policy": make.__name__,
-            "parameters": best,
-            "best_of": len(rows),
-            "score": [round(figure, 4) for figure in rows[0][1:]],
-        }
-        print(f"{task}, {name}: {rows[0][1]:.4g} ± {rows[0][2]:.2g} with {best}, best of {len(rows)}", flush=True)
+    tried = grids(task, preset, envs.core.task.orders_per_side)
+    chosen = {name: best_of(f"{task}, {name}", make, grid, envs) for name, (make, grid) in tried.items()}
     return {
         "command": command,
         "measure": MEASURES[task],
@@ -156,6 +163,14 @@ def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[st
         "market": market_of(envs),
         "policies": chosen,
     }
+
+
+def best_of(what: str, make: Any, grid: dict[str, list], envs: Any) -> dict[str, Any]:
+    """Return a policy with the best parameters of a grid, as the file has it."""
+    best, rows = grid_search(make, grid, envs, SEED)
+    print(f"{what}: {rows[0][1]:.4g} ± {rows[0][2]:.2g} with {best}, best of {len(rows)}", flush=True)
+    score = [round(figure, 4) for figure in rows[0][1:]]
+    return {"policy": make.__name__, "parameters": best, "best_of": len(rows), "score": score}
 
 
 def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = DEFAULT) -> dict[str, Any]:
@@ -226,9 +241,12 @@ def main(args: Args) -> None:
     config = MarketConfig.preset(args.preset, **changes_of(args.set))
     found = {}
     for task in args.tasks:
-        envs = evaluation_env(args.episodes, task, engine=args.engine, config=config, **TRAINING)
+        where: dict[str, Any] = {"engine": args.engine, "config": config, **TRAINING}
         command = command_of(args.preset, args.set, *options)
-        found[entry_of(task, args.preset, args.set)] = search(task, envs, args.preset, command)
+        entry = search(task, evaluation_env(args.episodes, task, **where), args.preset, command)
+        told = evaluation_env(args.episodes, task, see_fundamental=True, **where)
+        entry["informed"] = best_of(f"{task}, informed", *INFORMED[task], told)
+        found[entry_of(task, args.preset, args.set)] = entry
     written = json.loads(args.output.read_text()) if args.output.exists() else {}
     args.output.write_text(json.dumps(written | found, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {args.output}")

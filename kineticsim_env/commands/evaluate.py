@@ -59,18 +59,19 @@ def command(options: argparse.Namespace) -> int:
     played = entrant_of("policy", options.who, options.task, options.preset)
     others = rivals_of("against", options.against, options.task, options.preset)
     entrants = {entrant.name: entrant for entrant in (*others, played)}
-    markets = options.episodes * len({entrant.action_type for entrant in entrants.values()})
+    markets = options.episodes * len({(one.action_type, one.see_fundamental) for one in entrants.values()})
     memory.require("--episodes", f"{options.episodes} episodes", {"markets": _BYTES * markets}, device)
 
     @functools.cache
-    def envs(action_type: str) -> Any:
+    def envs(action_type: str, see_fundamental: bool) -> Any:
         where: dict[str, Any] = {"engine": engine, "device": device, "config": settings.config}
-        return evaluation_env(options.episodes, task, action_type=action_type, **where)
+        shown: dict[str, Any] = {"action_type": action_type, "see_fundamental": see_fundamental}
+        return evaluation_env(options.episodes, task, **shown, **where)
 
     results: dict[str, Evaluation] = {}
     with progress_bar(None, "evaluate", "policy", len(entrants), leave=False) as bar:
         for name, entrant in entrants.items():
-            market = envs(entrant.action_type)
+            market = envs(entrant.action_type, entrant.see_fundamental)
             results[name] = evaluate(entrant.make(market.core.task), market, options.seed)
             bar.update()
     where = f"{options.task} in {options.preset}"

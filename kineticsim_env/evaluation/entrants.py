@@ -22,7 +22,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_callable, check_choice
 from kineticsim_env.tasks import TASK_WORDS
 from kineticsim_env.tasks.base import Task
-from kineticsim_env.zoo import make_scripted, scripted, trained
+from kineticsim_env.zoo import informed, make_scripted, scripted, trained
 from kineticsim_env.zoo.trained_policies import load_for
 
 _CLASS = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
@@ -36,6 +36,7 @@ class Entrant:
     make: Callable[[Task], Policy]  # of the settings of the environment's task
     action_type: str = "continuous"  # of the environment that it plays in
     note: str = ""  # what tables say of it
+    see_fundamental: bool = False  # whether its environment shows the fundamental price
 
 
 def entrant_of(argument: str, word: str, task: str, preset: str) -> Entrant:
@@ -43,7 +44,7 @@ def entrant_of(argument: str, word: str, task: str, preset: str) -> Entrant:
 
     That is `FILE.py:CLASS`, called as `CLASS(task)`, whose `action_type` is `"continuous"` if it says nothing else;
     a file of a trained policy, or its name in the zoo; or the name of a scripted policy of the task in the preset, in
-    capitals or not, with blanks or signs.
+    capitals or not, with blanks or signs; `informed` is the one that is told the fundamental price, an upper mark.
 
     Args:
         argument: What errors call it.
@@ -59,30 +60,36 @@ def entrant_of(argument: str, word: str, task: str, preset: str) -> Entrant:
         return _of_file(argument, word, Path(parts["file"]), parts["name"])
     if word.endswith(ENDING) or word in trained():
         return _trained(argument, word, task)
-    known = scripted(TASK_WORDS[task], preset)
+    known = {one.name: one for one in _all_scripted(task, preset)}
     found = next((name for name in known if _plain(name) == _plain(word)), None)
     if found is None:
         allowed = f"FILE.py:CLASS, FILE{ENDING}, one of the trained policies ({', '.join(trained()) or 'none yet'})"
         allowed += f" or of the scripted ones of {task} in {preset} ({', '.join(known) or 'none'})"
         raise ValueError(f"{argument}: expected {allowed}, got {word!r}")
-    return _scripted(found, known[found])
+    return known[found]
 
 
 def rivals_of(argument: str, words: Sequence[str] | None, task: str, preset: str) -> list[Entrant]:
     """Return those that words name; all scripted and trained ones of the task in the preset for None."""
     if words is not None:
         return [entrant_of(argument, word, task, preset) for word in words]
-    rivals = [_scripted(name, one) for name, one in scripted(TASK_WORDS[task], preset).items()]
-    return rivals + [_trained(argument, name, task) for name in trained(f"{preset}/{task}/")]
+    return _all_scripted(task, preset) + [_trained(argument, name, task) for name in trained(f"{preset}/{task}/")]
+
+
+def _all_scripted(task: str, preset: str) -> list[Entrant]:
+    ordinary = [_scripted(name, one) for name, one in scripted(TASK_WORDS[task], preset).items()]
+    told = informed(TASK_WORDS[task], preset)
+    return [*ordinary, _scripted("informed", told, see_fundamental=True)] if told else ordinary
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", " ", name.casefold()).strip()
 
 
-def _scripted(name: str, one: dict[str, Any]) -> Entrant:
-    note = ", ".join(f"{key}={value}" for key, value in one["parameters"].items())
-    return Entrant(name, lambda task: make_scripted(one, task), note=note)
+def _scripted(name: str, one: dict[str, Any], *, see_fundamental: bool = False) -> Entrant:
+    said = [f"{key}={value}" for key, value in one["parameters"].items()]
+    note = ", ".join((["told the fundamental price"] if see_fundamental else []) + said)
+    return Entrant(name, lambda task: make_scripted(one, task), note=note, see_fundamental=see_fundamental)
 
 
 def _trained(argument: str, word: str, task: str) -> Entrant:

@@ -5,7 +5,7 @@ the ending `.safetensors`: `ppo` is of seed 1, `ppo-3` of the third. Scripted on
 which `examples/tune_scripted_policies.py` writes.
 """
 
-from kineticsim_env.zoo.scripted_policies import SCRIPTED, make_scripted, scripted
+from kineticsim_env.zoo.scripted_policies import SCRIPTED, informed, make_scripted, scripted
 from kineticsim_env.zoo.trained_policies import load_policy, trained
 
-__all__ = ["SCRIPTED", "load_policy", "make_scripted", "scripted", "trained"]
+__all__ = ["SCRIPTED", "informed", "load_policy", "make_scripted", "scripted", "trained"]

@@ -26,8 +26,17 @@ def scripted(task: str, preset: str) -> dict[str, dict[str, Any]]:
         task: One of `kineticsim_env.tasks.TASKS`.
         preset: Of the market.
     """
+    return _entry(task, preset).get("policies", {})
+
+
+def informed(task: str, preset: str) -> dict[str, Any] | None:
+    """Return, as `scripted` does, the one that is told the fundamental price, for environments that show it."""
+    return _entry(task, preset).get("informed")
+
+
+def _entry(task: str, preset: str) -> dict[str, Any]:
     check_choice("task", task, TASKS)
-    return json.loads(SCRIPTED.read_text(encoding="utf-8")).get(f"{task}, {preset}", {}).get("policies", {})
+    return json.loads(SCRIPTED.read_text(encoding="utf-8")).get(f"{task}, {preset}", {})
 
 
 def make_scripted(one: Mapping[str, Any], task: Any) -> policies.Policy:

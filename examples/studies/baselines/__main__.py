@@ -12,6 +12,7 @@ again, so that a run goes on where it was stopped, and several processes can sha
     python -m examples.studies.baselines --parts MarketMaking:news --rows "PPO, seed 2"   # one row of it
     python -m examples.studies.baselines --further-seeds 5                            # also PPO with other settings
     python -m examples.studies.baselines --results FOLDER FOLDER                      # the page, from files
+    python -m examples.studies.baselines --zoo runs/baselines        # its policies become those of kineticsim_env/zoo
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import torch
 
 from examples.studies.baselines.part import NAME, PARTS, Part
 from examples.studies.baselines.tables import draw
+from examples.studies.baselines.zoo import fill_zoo
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.runtime.options import exit_code, number, whole
 from scripts.pages.command import check_place, command_of, page_parser, publish
@@ -42,7 +44,7 @@ def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
     return [kept[key] for key in sorted(kept, key=lambda key: (key[0] != "cuda", order[key[1]]))]
 
 
-WHERE = ("results", "runs", "output", "parts", "rows")  # options that no figure depends on
+WHERE = ("results", "runs", "output", "parts", "rows", "zoo")  # options that no figure depends on
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--rows", nargs="+", help="of the parts: linear, PPO, 'PPO fast, seed 1', scripted ...; default: all"
     )
     add("--episodes", many, 0, "held-out ones; 0 takes 2048 on a CPU and 32768 on a GPU")
-    add("--fitted", whole(2, 1 << 20), 1024, "episodes of a fit of the informed (default: 1024)")
     add("--linear-minutes", number(0, 1e6), 0.0, "end each CMA-ES after this; 0 is no limit")
     add("--generations", many, 0, "end each CMA-ES after so many; 0 is its own number")
     add("--population", many, 0, "candidates of CMA-ES; 0 is its own number")
@@ -68,11 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--ppo-markets", many, 0, "in which PPO trains; 0 is the examples' own number")
     add("--steps", many, 0, "of each training of PPO; 0 is the examples' own number")
     add("--seeds", whole(1, 100), 5, "of PPO (default: 5)")
-    add("--further-seeds", whole(0, 100), 0, "of PPO --fast, and with ppo_market_maker.py's settings (default: none)")
+    add("--further-seeds", whole(0, 100), 0, "of PPO of choices, fast, and of ppo_market_maker.py (default: none)")
     add("--stack", whole(1, 300), 1, "also PPO that sees so many moves; 1 is none (default)")
     add("--stack-seeds", whole(1, 100), 2, "of it (default: 2)")
     add("--runs", Path, Path(f"runs/{NAME}"), f"folder of what is measured (default: runs/{NAME})")
+    parser.add_argument("--zoo", type=Path, help="copy this run's policies into kineticsim_env/zoo, and measure nothing")
     options = parser.parse_args(arguments)
+    if options.zoo:
+        print("\n".join(fill_zoo(options.zoo)) or f"{options.zoo} has no policies")
+        return
     check_place(options)
     if not options.results:
         options.runs.mkdir(parents=True, exist_ok=True)

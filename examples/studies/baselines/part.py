@@ -14,9 +14,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.spaces import flatdim
 
-from kineticsim_env import MarketConfig, policies, run_seed
+from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
@@ -25,7 +24,6 @@ from kineticsim_env.evaluation import (
     confidence_interval,
     evaluate,
     evaluation_env,
-    grid_search,
 )
 from kineticsim_env.runtime.files import replacing
 from scripts.pages.provenance import stamp
@@ -37,28 +35,19 @@ import ppo_executor  # noqa: E402
 import ppo_fast  # noqa: E402
 import ppo_trader  # noqa: E402
 import tune_scripted_policies as tune  # noqa: E402
-from ppo_comparison import keep_best, machine_name  # noqa: E402
+from linear_networks import networks_of  # noqa: E402
+from ppo_comparison import keep_best, machine_name, save_policy, write_policy  # noqa: E402
 
 NAME = "baselines"
 LEARNERS: dict[str, Any] = {"MarketMaking": ppo_fast.Args, "Execution": ppo_executor.Args, "Trading": ppo_trader.Args}
 PARTS = tuple(f"{task}:{preset}" for preset in ("news", "trading") for task in LEARNERS)
-INFORMED: dict[str, tuple[Any, dict[str, list]]] = {  # who is told the fundamental price, and what to try
-    "MarketMaking": (
-        policies.InformedMaker,
-        {"half_spread": [0, 1, 2, 4], "margin": [1, 2, 3, 4], "skew": [0.0, 0.06]},
-    ),
-    "Execution": (
-        policies.InformedExecutor,
-        {"threshold": [0, 2, 4], "ticks": [-2, 0, 2, 4], "waits": [-8, -5, -3], "urgent": [1, 10]},
-    ),
-    "Trading": (
-        policies.InformedTrader,
-        {"threshold": [0.5, 1, 2, 4], "position": [40], "ticks": [-4, -2, 0, 2, 4, 10]},
-    ),
-}
 LEARNED, STACKED = "PPO", "PPO stacked"  # rows of them are of one seed each
 MARKET_MAKER = {"num_steps": 64, "fused": False, "bf16": False}  # of ppo_market_maker.py, for every task
-FURTHER: dict[str, dict[str, Any]] = {"PPO fast": {"fast": True}, "PPO float32": MARKET_MAKER}
+FURTHER: dict[str, dict[str, Any]] = {
+    "PPO discrete": {"action_type": "discrete"},
+    "PPO fast": {"fast": True},
+    "PPO float32": MARKET_MAKER,
+}
 ON_A_GPU = {"num_envs": 16384, "total_steps": 200_000_000}  # more of `MARKET_MAKER`
 LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the sizes of moves
 
@@ -85,6 +74,14 @@ class Part:
     def path(self, name: str) -> Path:
         """Return the file of a row."""
         return self.folder / f"{name.replace(', ', '_').replace(' ', '_')}.npz"
+
+    def policy_path(self, name: str) -> Path:
+        """Return the file of a row's policy."""
+        return self.path(name).with_suffix(".safetensors")
+
+    def command_for(self, name: str) -> str:
+        """Return the command that measures one row."""
+        return f'{self.command} --parts {self.name} --rows "{name}"'
 
     def row(
         self, name: str, measure: Callable[[], tuple[Evaluation, dict[str, Any]]], group: str | None = None
@@ -140,13 +137,11 @@ class Part:
             self.row(name, play, "scripted")
 
     def informed(self) -> tuple[Evaluation, dict[str, Any]]:
-        """Fit the policy that is told the fundamental price on training seeds, and play it."""
-        make, grid = INFORMED[self.task]
-        best, rows = grid_search(make, grid, self.training(self.options.fitted, see_fundamental=True), tune.SEED)
+        """Play the policy that is told the fundamental price, with the parameters that were best on training seeds."""
+        one = tune.load(self.task, self.training(2), tune.FOUND, (self.preset, ()))["informed"]
         told = evaluation_env(self.options.episodes, self.task, see_fundamental=True, **self.market)
-        played = evaluate(make(told.core.task, **best), told, HELD_OUT_SEED)
-        said = ", ".join(f"{name}={value}" for name, value in best.items())
-        return played, {"note": f"{said} (best of {len(rows)})", "parameters": best}
+        played = evaluate(tune.make_scripted(one, told.core.task), told, HELD_OUT_SEED)
+        return played, {"note": tune.notes_of({"informed": one})["informed"], "parameters": one["parameters"]}
 
     def linear(self, sizes: bool) -> tuple[Evaluation, dict[str, Any]]:
         """Look for a linear policy by CMA-ES, and play it."""
@@ -165,6 +160,10 @@ class Part:
         found = linear_policies.train(args, envs, features)
         weights = torch.tensor([found["best"]["weights"]], dtype=torch.float64)
         played = evaluate(linear_policies.LinearPolicies(features, weights), self.held_out, HELD_OUT_SEED)
+        network = networks_of(features, weights.to(features.device), self.held_out.core.task.max_qty)[0]
+        as_network = evaluate(network.act, self.held_out, HELD_OUT_SEED)
+        name = next(name for name, sees in LINEAR.items() if sees == sizes)
+        write_policy(self.policy_path(name), network, self.task, self.preset, as_network, self.command_for(name))
         kept = {name: found[name] for name in ("generations", "decisions", "curve")}
         note = f"{weights.numel()} weights, {found['generations']} generations of {args.population} x {args.markets}"
         return played, {**kept, "training": found["seconds"], "note": note}
@@ -187,11 +186,12 @@ class Part:
         args.fill_in(device.type == "cuda")
         market: dict[str, Any] = {**args.market(), "engine": options.engine}
         returned: dict[str, Any] = {"output": "torch", "copy": False}
-        envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market)
-        envs, held_out = args.stacked(envs), args.stacked(self.held_out)
-        watched = args.stacked(evaluation_env(max(options.episodes // 8, 1), self.task, **market, **tune.TRAINING))
-        sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-        networks = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
+        acts = {"action_type": args.action_type}
+        envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market, **acts)
+        held_out = evaluation_env(options.episodes, self.task, **self.market, **acts)
+        watched = evaluation_env(max(options.episodes // 8, 1), self.task, **market, **acts, **tune.TRAINING)
+        envs, held_out, watched = (args.stacked(each) for each in (envs, held_out, watched))
+        networks = ppo_fast.networks_for(args, envs)
         trainer = ppo_fast.Trainer(args, envs, networks)
         envs.reset(seed=run_seed(1))
         preparing = trainer.prepare()
@@ -202,17 +202,18 @@ class Part:
             args.seed, args.output = seed, self.folder / self.path(name).stem
             args.output.mkdir(parents=True, exist_ok=True)
             torch.manual_seed(seed)
-            start = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std)
-            networks.load_state_dict(start.state_dict())
+            networks.load_state_dict(ppo_fast.networks_for(args, envs).state_dict())
 
-            def train(seed: int = seed) -> tuple[Evaluation, dict[str, Any]]:
+            def train(name: str = name) -> tuple[Evaluation, dict[str, Any]]:
                 curve = ppo_fast.train(args, envs, networks, watched, trainer)
                 kept = keep_best(networks, curve, args.output)
                 last = curve[-1]
                 note = f"{last['steps'] / 1e6:,.1f} M decisions, kept that after {kept['steps'] / 1e6:,.1f} M"
                 found = {"training": last["seconds"], "wall": last["wall"], "steps": last["steps"], "kept": kept}
                 found |= {"curve": curve, "note": note, "preparing": preparing, "settings": settings}
-                return evaluate(networks.act, held_out, HELD_OUT_SEED), found
+                played = evaluate(networks.act, held_out, HELD_OUT_SEED)
+                save_policy(self.policy_path(name), networks, args, played, self.command_for(name))
+                return played, found
 
             self.row(name, train, group)
 
