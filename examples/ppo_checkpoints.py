@@ -14,8 +14,19 @@ import torch
 from kineticsim_env.errors import KineticSimError
 from kineticsim_env.runtime.files import replacing
 
-SAME = "seed", "num_envs", "num_steps", "hidden", "stack", "action_type"  # arguments that a run keeps, besides what its task is told
-FORMER = {"keep": False, "decide": "interval", "action_type": "continuous"}  # what runs had before there were these arguments
+SAME = (
+    "seed",
+    "num_envs",
+    "num_steps",
+    "hidden",
+    "stack",
+    "action_type",
+)  # arguments that a run keeps, besides what its task is told
+FORMER = {
+    "keep": False,
+    "decide": "interval",
+    "action_type": "continuous",
+}  # what runs had before there were these arguments
 KINDS = {
     "settings": dict,
     "ranks": int,

@@ -32,7 +32,9 @@ class Trainer:
         # Two truncations of a market are at least a horizon apart (more, of decisions that events end), so among that
         # many decisions there is at most one.
         self.batch = PolicyRollout.empty(
-            NetworkShape(networks.observations, args.hidden, "tanh", networks.actions, networks.log_std is None, False, True),
+            NetworkShape(
+                networks.observations, args.hidden, "tanh", networks.actions, networks.log_std is None, False, True
+            ),
             args.num_steps,
             envs.num_envs,
             every=core.task.horizon,

@@ -8,27 +8,22 @@ import numpy as np
 import pytest
 import torch
 
+import kineticsim_env as ks
+
 for name in ("tyro", "tensorboard", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
 
 from examples.studies.baselines import __main__ as baselines  # noqa: E402
 from examples.studies.baselines import part as baselines_part  # noqa: E402
 from examples.studies.baselines import tables as baselines_tables  # noqa: E402
+from examples.studies.baselines.zoo import fill_zoo  # noqa: E402
 from kineticsim_env.evaluation import confidence_interval  # noqa: E402
 
-SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
+SMALL = ["--engine", "cpu", "--episodes", "16", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
 SMALL += ["--further-seeds", "1", "--stack", "6", "--stack-seeds", "1"]
 PART = "Execution:trading"
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Few values of what the informed are fitted by."""
-    for task, (make, grid) in baselines_part.INFORMED.items():
-        few = {name: values[-1:] for name, values in grid.items()}
-        monkeypatch.setitem(baselines_part.INFORMED, task, (make, few))
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +47,9 @@ def test_leads_are_paired(runs):
         money[json.loads(str(kept["told"]))["name"]] = kept["money"]
     assert set(money) == set(found["rows"]) and len(money["linear"]) == 16
     assert found["stacked"]["seeds"] == [money["PPO stacked, seed 1"].mean()] and found["stacked"]["stack"] == 6
-    assert list(found["further"]) == ["PPO fast", "PPO float32"]
+    assert list(found["further"]) == ["PPO discrete", "PPO fast", "PPO float32"]
     passes = {name: one["settings"]["update_epochs"] for name, one in found["further"].items()}
-    assert passes == {"PPO fast": 1, "PPO float32": 4}
+    assert passes == {"PPO discrete": 4, "PPO fast": 1, "PPO float32": 4}
     mean = (money["PPO, seed 1"] + money["PPO, seed 2"]) / 2
     assert found["learned"]["pnl"] == pytest.approx(confidence_interval(mean))
     money["PPO fast"] = money["PPO fast, seed 1"]
@@ -63,6 +58,18 @@ def test_leads_are_paired(runs):
         assert not np.array_equal(money[rival], mean)
     scores = {name: row["score"] for name, row in found["rows"].items() if "score" in row}
     assert found["scripted"] == max(scores, key=scores.__getitem__) and len(scores) == 7
+
+
+def test_its_policies_are_the_zoo_s(runs, tmp_path):
+    """Each under its name, with the figures of its own evaluation; what has no name there stays behind."""
+    names = fill_zoo(runs, tmp_path)
+    assert names == [f"trading/execution/{name}" for name in ("ppo_discrete", "ppo", "ppo-2", "linear", "linear_sizes")]
+    found = json.loads(next(runs.glob("*.json")).read_text())["rows"]
+    for name, row in (("ppo-2", "PPO, seed 2"), ("ppo_discrete", "PPO discrete, seed 1"), ("linear", "linear")):
+        policy = ks.load_policy(tmp_path / "trading" / "execution" / f"{name}.safetensors")
+        close = {"rel": 1e-3, "abs": 0.05} if name == "linear" else {}  # whose network rounds otherwise
+        assert policy.told.figures["mean"] == pytest.approx(found[row]["pnl"][0], **close)
+        assert policy.told.command.endswith(f'--parts {PART} --rows "{row}"')
 
 
 def test_what_is_there_is_not_measured_again(runs, monkeypatch):

@@ -208,36 +208,3 @@ def test_a_stop_while_writing_keeps_the_checkpoint_before(checkpoints, trainer, 
         checkpoints.save(path, trainer, 2, 1, PROGRESS)
     monkeypatch.setattr(torch, "save", whole)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
-
-
-# As policies ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_networks_of_a_checkpoint_are_kept_as_a_policy(ppo, checkpoints, trainer, tmp_path):  # noqa: F811
-    path = tmp_path / "checkpoint.pt"
-    trainer.args.hidden = 64
-    networks = trainer.networks
-    checkpoints.save(path, trainer, 1, 1, PROGRESS)
-    policy, task = checkpoints.policy_of(path)
-    assert task == "market_making" and policy.shape.hidden == 64
-    observation = torch.randn(5, policy.shape.inputs)
-    torch.testing.assert_close(policy.act(observation), networks.act(observation))
-    for name, tensor in policy.state_dict().items():
-        assert torch.equal(tensor, networks.state_dict()[name])
-
-
-def test_networks_that_are_no_policy_s_are_refused(ppo, checkpoints, trainer, tmp_path):  # noqa: F811
-    path = tmp_path / "checkpoint.pt"
-    checkpoints.save(path, trainer, 1, 1, PROGRESS)
-    saved = torch.load(path, weights_only=True)
-    for change, said in (
-        ({"stack": 4}, "was made with --stack 4, expected 1"),
-        ({"hidden": 48}, "hidden: expected 64 or 128, got 48"),
-    ):
-        checkpoints.write(path, saved | {"settings": saved["settings"] | change})
-        with pytest.raises(ValueError) as caught:
-            checkpoints.policy_of(path)
-        assert mentions(str(caught.value), f"{path} {said}", begins=True)
-    checkpoints.write(path, saved | {"networks": {"a": torch.zeros(1)}})
-    with pytest.raises(ValueError, match="has networks of other names, a$"):
-        checkpoints.policy_of(path)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from thorough import slow
 
+import kineticsim_env as ks
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
 
@@ -68,6 +69,44 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
     assert list((output / "tensorboard").glob("events*"))
     saved = torch.load(output / "checkpoint.pt", weights_only=True)
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
+    policy = ks.load_policy(output / "policy.safetensors")
+    assert policy.told.preset == "trading" and policy.told.command.startswith("python examples/")
+    assert policy.told.figures["mean"] == pnl["PPO (learned)"] and policy.told.figures["episodes"] == 32
+    held_out = comparison.evaluation_env(32, args.TASK, config=MarketConfig.preset("trading"), engine="cpu")
+    played = comparison.evaluate(policy, held_out, comparison.HELD_OUT_SEED).pnl.mean()
+    assert played == pytest.approx(pnl["PPO (learned)"], rel=1e-3), "the networks that were kept, not the last"
+
+
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_trader"])
+def test_choices_are_learned(ppo, comparison, tmp_path, script):
+    """A categorical policy, beside scripted ones of continuous actions; its run can go on, but not as a Gaussian one."""
+    args = importlib.import_module(script).Args
+    words = {**TINY, "preset": "news", "track": False, "output": tmp_path, "action_type": "discrete"}
+    pnl = ppo.main(args(**words))
+    policy = ks.load_policy(tmp_path / "policy.safetensors")
+    task = comparison.WORDS[args.TASK]
+    assert policy.action_type == "discrete" and policy.told.task == task and "no trade" in pnl
+    chosen = policy(torch.randn(64, 39))
+    assert chosen.dtype == torch.int64 and 0 <= chosen.min() and chosen.max() < policy.network.shape.outputs
+    with pytest.raises(SystemExit, match="made with --action-type discrete, and here is --action-type continuous"):
+        ppo.main(args(**{**words, "action_type": "continuous", "resume": True}))
+    ppo.main(args(**{**words, "resume": True, "total_steps": 2 * words["total_steps"]}))
+
+
+def test_the_likelihood_of_choices(ppo):
+    """Drawn as often as the softmax says, with its logarithm; the loss of a policy that has not moved is known."""
+    networks = ppo.ActorCritic(3, 4, 8, 0.4, True)
+    logits = torch.tensor([0.0, 1.0, 2.0, -1.0]).expand(200_000, 4)
+    torch.manual_seed(0)
+    action, log_prob = networks.draw(logits)
+    share = torch.bincount(action, minlength=4) / len(action)
+    exact = logits[0].softmax(-1)
+    assert (share - exact).abs().max() < 4 * (0.25 / len(action)) ** 0.5
+    again, entropy = networks.likelihood(logits, action)
+    assert torch.equal(again, log_prob) and torch.allclose(log_prob, exact.log()[action])
+    assert float(entropy) == pytest.approx(float(-(exact * exact.log()).sum()), rel=1e-5)
+    row = torch.randn(5, 3)
+    assert torch.equal(networks.act(row), networks(torch.nn.functional.pad(row, (0, 5)))[0].argmax(-1))
 
 
 @slow

@@ -8,8 +8,6 @@ import torch
 from test_ppo_fast import ppo, trainer_of  # noqa: F401, ppo is the fixture
 from training_helpers import DEVICE
 
-from kineticsim_env.policies import NetworkPolicy
-
 
 @pytest.fixture
 def fused(ppo):  # noqa: F811
@@ -18,9 +16,7 @@ def fused(ppo):  # noqa: F811
 
     def make(**changes):
         trainer = trainer_of(ppo, DEVICE, bf16=False, num_envs=64, num_steps=8, compile=False, **changes)
-        networks = trainer.networks
-        policy = NetworkPolicy(networks.actor, networks.critic, log_std=networks.log_std)
-        trainer.learner = learners.FusedLearner(trainer, policy)
+        trainer.learner = learners.FusedLearner(trainer)
         return trainer
 
     return make
@@ -88,7 +84,12 @@ def test_networks_that_are_put_back_are_taken_up(ppo, fused):  # noqa: F811
 def test_it_says_which_update_it_takes_and_why(ppo, monkeypatch):  # noqa: F811
     learners = importlib.import_module("ppo_learners")
     made, trainer = [], trainer_of(ppo, fused=False)
-    monkeypatch.setattr(learners, "FusedLearner", lambda trainer, policy: made.append(policy) or trainer)
+
+    def fused(trainer):
+        made.append(trainer.networks.policy(value=True))  # refuses sizes, as the real one does
+        return trainer
+
+    monkeypatch.setattr(learners, "FusedLearner", fused)
     monkeypatch.setattr(learners, "TorchLearner", lambda trainer: trainer)
 
     def told(cuda=True, hidden=64, **changes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[b
     rule = f"|{'|'.join(marks)}|" if marks else f"| {' | '.join(['---'] * len(heads))} |"
     lines = [f"| {' | '.join(line)} |" for line in (heads, *rows)]
     return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def replaced(text: str, name: str, body: str) -> str:
+    """Return a page with other text between the comment that begins with a name and the next `<!-- end -->`."""
+    found, times = re.subn(
+        rf"(<!-- {name}: [^>]*-->\n).*?(\n<!-- end -->)", lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL
+    )
+    if times != 1:
+        raise ValueError(f"{name}: expected one place for it on the page, got {times}")
+    return found
 
 
 def pm(value: Mean, digits: int = 0) -> str:

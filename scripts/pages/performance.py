@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.pages.markdown import wrapped
+from scripts.pages.markdown import replaced, wrapped
 from scripts.pages.performance_clock import clock, readme_row
 from scripts.pages.performance_cpu import cores, parts
 from scripts.pages.performance_default import PRESET, changes, default, inside, readme_part
@@ -205,16 +204,6 @@ def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> st
             text,
         ]
     )
-
-
-def replaced(text: str, name: str, body: str) -> str:
-    """Return a page with other text between the comment that begins with a name and the next `<!-- end -->`."""
-    found, times = re.subn(
-        rf"(<!-- {name}: [^>]*-->\n).*?(\n<!-- end -->)", lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL
-    )
-    if times != 1:
-        raise ValueError(f"{name}: expected one place for it on the page, got {times}")
-    return found
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -137,6 +137,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "clearing": ("news", "continuous", "levers", "learners"),
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
+    "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
     "mechanisms": ("continuous", "levers"),
     "orders": (
         *("continuous", "news", "kept quotes, ladders and decisions at events"),

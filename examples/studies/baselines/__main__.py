@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--stack", whole(1, 300), 1, "also PPO that sees so many moves; 1 is none (default)")
     add("--stack-seeds", whole(1, 100), 2, "of it (default: 2)")
     add("--runs", Path, Path(f"runs/{NAME}"), f"folder of what is measured (default: runs/{NAME})")
-    parser.add_argument("--zoo", type=Path, help="copy this run's policies into kineticsim_env/zoo, and measure nothing")
+    parser.add_argument(
+        "--zoo", type=Path, help="copy this run's policies into kineticsim_env/zoo, and measure nothing"
+    )
     options = parser.parse_args(arguments)
     if options.zoo:
         print("\n".join(fill_zoo(options.zoo)) or f"{options.zoo} has no policies")

@@ -39,4 +39,3 @@ def fill_zoo(runs: Path, folder: Path = FOLDER) -> list[str]:
         shutil.copyfile(path, place)
         names.append(name)
     return names
-
