@@ -139,7 +139,7 @@ def _holdings(recorder: MarketRecorder, scale: MarketRecorder, panel: Panel) -> 
         buys = int(others[np.argmax(np.abs(others))]) > 0
         low, high = (-0.05 * reach, reach) if buys else (-reach, 0.05 * reach)
     label = "Left to trade, units (+ to buy, - to sell)" if block else "Inventory, units (long above 0, short below)"
-    panel.draw(low, high, 4, label)
+    panel.draw(low, high, 5, label)
     if limit and not block and limit <= reach:
         for bound in (-limit, limit):
             canvas.dashes((LEFT, panel.y(bound)), RIGHT, colours.GREY)
