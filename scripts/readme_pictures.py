@@ -1,12 +1,14 @@
 """Draw pictures of README.md, docs/seeing.md and docs/limitations.md: a market, queues in it, and what makers earn.
 
     python scripts/readme_pictures.py
+    python scripts/readme_pictures.py --only film --policy runs/ppo.safetensors
 
-Writes watch_market.png, queue.png and scripted_makers.png of docs/images; needs the extras `render` and `plot`. The
-same pictures come out on every engine.
+Writes learned_maker.gif, watch_market.png, queue.png and scripted_makers.png of docs/images; needs the extras `render`,
+`plot` and `zoo`. The same pictures come out on every engine.
 """
 
 import argparse
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from PIL import Image
 
-from kineticsim_env import statistics
+from kineticsim_env import load_policy, statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
@@ -25,6 +28,7 @@ from kineticsim_env.plots import save_panels
 from kineticsim_env.policies import AvellanedaStoikov, QuietQuotes, RandomQuotes, quote_action
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
+from kineticsim_env.runtime.files import replacing
 from kineticsim_env.zoo import scripted
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +42,65 @@ MAKERS = {
     "quotes that stay away after large moves": (partial(QuietQuotes, **QUIET), "#d55e00"),
     "Avellaneda-Stoikov": (partial(AvellanedaStoikov, **STOIKOV), "#0072b2"),
 }
+LEARNED = "news/market_making/ppo"  # who plays in the film
+BEGIN, DECIDED, CAME, END = 600, 60, 110, 2500  # milliseconds: the first picture, new quotes, what came, the last one
+MOST = 2_000_000  # bytes of a film
+
+
+def film(path: Path, name: str, seed: int, decisions: int) -> None:
+    """Draw a trained maker in the default market, from the first decision of an episode on.
+
+    Of each decision there are two pictures: the market as it was, with the new quotes outlined, and as it is one
+    interval later.
+    """
+    policy = load_policy(name)
+    env = gym.make("KineticSim/MarketMaking-v0", action_type=policy.action_type)
+    core: EnvCore = env.get_wrapper_attr("core")
+
+    def play() -> Iterator[MarketRecorder]:
+        recorder = MarketRecorder(core)
+        observation, _ = env.reset(seed=seed)
+        recorder.record()
+        yield recorder
+        for _ in range(decisions):
+            action = policy(torch.from_numpy(observation)[None])[0]
+            observation, *_ = env.step(action.numpy() if policy.action_type == "continuous" else int(action))
+            recorder.record()
+            yield recorder
+
+    *_, whole = play()
+    picture, frames, before = Picture(scale=2), [], None
+    for recorder in play():
+        now = recorder.moment
+        assert now is not None
+        if before is not None:
+            bid, bids, ask, asks = now.quotes
+            picture.outline(before, (bid, bids + now.bought, ask, asks + now.sold))
+            frames.append(small(picture))
+        picture.draw(recorder, whole)
+        frames.append(small(picture))
+        before = now
+    save_film(path, frames, [BEGIN, *[DECIDED, CAME] * (decisions - 1), DECIDED, END])
+
+
+def small(picture: Picture) -> Image.Image:
+    """Return a picture in half its size, whose lines and letters are smoother than if they were drawn so."""
+    return Image.fromarray(picture.array()).reduce(2)
+
+
+def save_film(path: Path, frames: list[Image.Image], milliseconds: list[int]) -> None:
+    """Write a GIF of one palette; files store what changes from picture to picture."""
+    width, height = frames[0].size
+    some = frames[:: max(len(frames) // 8, 1)]
+    sheet = Image.new("RGB", (width, height * len(some)))
+    for row, frame in enumerate(some):
+        sheet.paste(frame, (0, row * height))
+    palette = sheet.quantize(64, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    first, *rest = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+    with replacing(path) as part:
+        first.save(part, "GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0, optimize=True)
+        if (size := part.stat().st_size) >= MOST:
+            raise ValueError(f"{path}: expected less than {MOST:,} bytes, got {size:,}; take fewer decisions")
 
 
 def market(path: Path, seed: int, decision: int) -> None:
@@ -115,14 +178,25 @@ def makers(path: Path, markets: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw the pictures of README.md.")
     parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the pictures")
+    parser.add_argument("--only", choices=["film", "market", "queue", "makers"], help="one of them")
+    parser.add_argument("--policy", default=LEARNED, help=f"of the film: a trained one's name or file ({LEARNED})")
+    parser.add_argument("--film-seed", type=int, default=9, help="of the film's market")
+    parser.add_argument("--film-decisions", type=int, default=70, help="how many the film shows")
     parser.add_argument("--markets", type=int, default=2048, help="markets of the chart")
     parser.add_argument("--seed", type=int, default=3, help="of the market that is shown")
     parser.add_argument("--decision", type=int, default=160, help="from which decision on it is shown")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    market(options.output / "watch_market.png", options.seed, options.decision)
-    queue(options.output / "queue.png", options.seed, options.decision // 3)
-    makers(options.output / "scripted_makers.png", options.markets)
+    pictures = {
+        "film": partial(
+            film, options.output / "learned_maker.gif", options.policy, options.film_seed, options.film_decisions
+        ),
+        "market": partial(market, options.output / "watch_market.png", options.seed, options.decision),
+        "queue": partial(queue, options.output / "queue.png", options.seed, options.decision // 3),
+        "makers": partial(makers, options.output / "scripted_makers.png", options.markets),
+    }
+    for draw in [pictures[options.only]] if options.only else pictures.values():
+        draw()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from kineticsim_env.engines import cuda
 from kineticsim_env.runtime import build, layout
 from scripts import page_words
 from scripts.benchmarks import __main__ as benchmarks
-from scripts.pages import environments
+from scripts.pages import environments, performance_rows
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -152,20 +152,20 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
 
 
 def test_first_pages_begin_with_a_loop():
-    """Of ten lines, before the picture; it is the same one."""
+    """Of five lines, below the moving picture; it is the same one."""
     loops = set()
     for page in (ROOT / "README.md", DOCS / "index.md"):
         text = page.read_text()
         first = _FENCE.search(text)
-        assert first.group(1) == "python" and first.group(2).count("\n") <= 10
-        assert first.end() < text.index("![") < text.index("```bash")
+        assert first.group(1) == "python" and len(first.group(2).split("\n")) - first.group(2).count("\n\n") <= 6
+        assert text.index("learned_maker.gif") < first.start() < first.end() < text.index("```bash")
         loops.add(first.group(2))
     (loop,) = loops
     assert "gym.make_vec(" in loop and "envs.step(" in loop
 
 
 def test_pages_that_must_stay_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 180
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
     assert len((DOCS / "architecture.md").read_text().splitlines()) <= 250
 
 
@@ -201,6 +201,29 @@ def test_figures_of_the_readme_are_those_of_the_pages():
     there = set(number.findall((DOCS / "performance.md").read_text()))
     found = set(number.findall(table.replace("H200", "")))
     assert len(found) > 10 and found <= there, found - there
+
+
+def test_ours_among_its_peers_is_what_was_measured():
+    """The README and docs/peers.md compare rates of the default market, and of the paper's, with those of others."""
+    figures = performance_rows.load(DOCS / "benchmarks" / "performance_h200.json")
+    row = {
+        name: figures["default", name]
+        for name in ("run, 65536 markets", *(f"run, {at} markets" for at in (1024, 8192)))
+    }
+    runs = [f"{performance_rows.rate(each['events_per_s'])} orders/s" for each in row.values()]
+    steps = [
+        performance_rows.rate(figures["default", f"MarketMaking, {at} markets"]["steps_per_s"]) for at in (4096, 65536)
+    ]
+    text = (ROOT / "README.md").read_text().partition("## Beside other simulators")[2].partition("\n## ")[0]
+    assert f"{steps[0]} with 4,096 markets, {steps[1]} with 65,536" in text and runs[0] in text
+    notes = " ".join((DOCS / "peers.md").read_text().split())
+    of = [performance_rows.rate(each["events_per_s"]) for each in row.values()]
+    assert f"{of[1]} orders/s with 1,024 markets, {of[2]} with 8,192, {of[0]} with 65,536" in notes
+    others = (DOCS / "benchmarks" / "README.md").read_text()
+    said = re.findall(r"\d[\d.]* [GM](?= orders/s, by|, by JAX|\s\(\[benchmarks)", " ".join(text.split()))
+    assert len(said) == 3 and not [rate for rate in said if f"| {rate} |" not in others]
+    for rates in ("2.8 M messages/s with 1,024 books", "7.4 M with 8,192", "10.7 M with 65,536"):
+        assert rates in notes and rates in " ".join((DOCS / "performance.md").read_text().split())
 
 
 def test_pages_show_every_way_in():

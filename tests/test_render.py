@@ -25,7 +25,7 @@ from kineticsim_env.render.text import HEIGHT, WIDTH, text_picture
 
 pygame = pytest.importorskip("pygame")
 
-from kineticsim_env.render import canvas, picture  # noqa: E402  they need pygame
+from kineticsim_env.render import canvas, panels, picture  # noqa: E402  they need pygame
 from kineticsim_env.render.picture import Picture  # noqa: E402
 from kineticsim_env.render.window import open_display  # noqa: E402
 
@@ -34,6 +34,7 @@ ID = "KineticSim/MarketMaking-v0"
 TASKS = (ID, "KineticSim/Execution-v0", "KineticSim/Trading-v0")
 SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
 WIDE = np.array([-0.2, 0.1, 1.0, 1.0], np.float32)  # bids 4 and offers 6 ticks (5.5 rounded to even) from the mid
+NEAR = np.array([-0.6, -0.6, 1.0, 1.0], np.float32)  # 2 ticks from the mid
 NOTHING = np.full(4, -1.0, np.float32)
 
 
@@ -204,6 +205,60 @@ def test_fills_flash():
         else:
             assert not rows
     assert 3 < filled < 20
+
+
+def test_own_trades_are_marked_at_the_quotes_under_continuous_trading():
+    """In call auctions at the clearing price; a quote that was filled whole leaves a pale mark."""
+    for preset in ("news", "trading"):
+        env = make(preset=preset)
+        env.reset(seed=4)
+        watched, frame, pale = record(env), Picture(), set()
+        for _ in range(20):
+            env.step(NEAR)
+            moment = watched.record()
+            frame.draw(watched)
+            done = moment.bought and not moment.quotes[1], moment.sold and not moment.quotes[3]
+            emptied = {side for side in (0, 1) if done[side]}
+            columns = [
+                frame.array()[:, begin : begin + picture._OWN_WIDTH] for begin in (picture._LEFT, picture._OWN_ASK)
+            ]
+            left = {side for side in (0, 1) if (columns[side] == canvas.PALE_OWN).all(2).any()}
+            assert left == (emptied if preset == "news" else set())
+            pale |= left
+        for name, price in (("bought", "bid_price"), ("sold", "ask_price")):
+            hit = watched.path(name) > 0
+            at = watched.path(price if preset == "news" else "last_price")
+            assert hit.sum() > 3 and watched.path(f"{name}_at")[hit].tolist() == at[hit].tolist()
+        assert pale == ({0, 1} if preset == "news" else set())
+
+
+def test_axes_of_a_whole_path_keep_still():
+    def played():
+        env = make()
+        env.reset(seed=4)
+        watched = record(env)
+        yield watched
+        for _ in range(20):
+            env.step(WIDE)
+            watched.record()
+            yield watched
+
+    *_, whole = played()
+    frame, axes, own = Picture(), [], set()
+    for watched in played():
+        frame.draw(watched)
+        own.add(axes_of(frame).tobytes())
+        frame.draw(watched, whole)
+        axes.append(axes_of(frame))
+    assert len(own) > 1 and all((each == axes[0]).all() for each in axes)
+    last = frame.array()
+    frame.draw(whole, whole)
+    np.testing.assert_array_equal(frame.array(), last)
+
+
+def axes_of(frame: Picture) -> np.ndarray:
+    """Return the pixels of the numbers at the left of the panels."""
+    return frame.array()[picture._LADDER_TOP :, picture._RIGHT : panels.LEFT]
 
 
 def test_text_is_the_state():
@@ -470,8 +525,22 @@ def test_the_example_makes_a_video_and_a_picture(tmp_path):
 @slow
 def test_the_pictures_of_the_readme(tmp_path):
     pytest.importorskip("matplotlib")
-    run("scripts/readme_pictures.py", "--output", tmp_path, "--markets", 4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["queue.png", "scripted_makers.png", "watch_market.png"]
+    pytest.importorskip("safetensors")
+    image = pytest.importorskip("PIL.Image")
+    learned = tmp_path / "any.safetensors"
+    ks.NetworkPolicy.make(39, 4).save(learned, task="market_making", preset="news")
+    drawn = tmp_path / "drawn"
+    run("scripts/readme_pictures.py", "--output", drawn, "--markets", 4, "--policy", learned, "--film-decisions", 12)
+    pictures = ["learned_maker.gif", "queue.png", "scripted_makers.png", "watch_market.png"]
+    assert sorted(path.name for path in drawn.iterdir()) == pictures
+    with image.open(drawn / "learned_maker.gif") as film:
+        shown = []
+        for frame in range(film.n_frames):
+            film.seek(frame)
+            shown.append(film.info["duration"])
+        assert film.size == (960, 600) and film.info["loop"] == 0 and film.n_frames > 12
+    # One that is like the picture before it lengthens that.
+    assert sum(shown) == 600 + 12 * 60 + 11 * 110 + 2500
 
 
 def test_frames_of_a_vector_environment():

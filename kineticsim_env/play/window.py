@@ -8,12 +8,11 @@ from typing import Any
 from kineticsim_env.play.game import Game
 from kineticsim_env.render import canvas as colours
 from kineticsim_env.render.canvas import Canvas, pygame
-from kineticsim_env.render.picture import HEIGHT, WIDTH, Picture
+from kineticsim_env.render.picture import HEIGHT, LADDER_MIDDLE, LADDER_RIGHT, WIDTH, Picture
 from kineticsim_env.render.window import open_display
 
 _STRIP = 74
 _FPS = 30
-_LADDER_MIDDLE, _LADDER_RIGHT = 191, 370  # the ladder's price column and its end, in units of the picture
 
 
 def play_window(game: Game, poll: Callable[[], Iterable[Any]] | None = None) -> None:
@@ -51,10 +50,10 @@ def handle(game: Game, picture: Picture, event: Any) -> None:
         game.press(key_name(event))
     elif event.type == pygame.MOUSEWHEEL and event.y:
         game.press("up" if event.y > 0 else "down")
-    elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1 and event.pos[0] < _LADDER_RIGHT:
+    elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1 and event.pos[0] < LADDER_RIGHT:
         price = picture.price_at(game.moment, event.pos[1])
         if price is not None:
-            game.controls.point(price, event.pos[0] < _LADDER_MIDDLE, game.moment)
+            game.controls.point(price, event.pos[0] < LADDER_MIDDLE, game.moment)
 
 
 def key_name(event: Any) -> str:

@@ -20,6 +20,7 @@ _OF_STATE = {"seed": "seed", "episode": "episode", "origin": "price_origin", "la
              "fundamental": "fundamental_price"}  # fmt: skip
 _QUOTES = ("bid_price", "bid_qty", "ask_price", "ask_qty")
 COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought sold volume left".split()) + _QUOTES
+COLUMNS += ("bought_at", "sold_at")  # the prices of `Moment.filled_rows`
 
 
 class Moment(NamedTuple):
@@ -185,6 +186,7 @@ class MarketRecorder:
         elif self._count == len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
         named = moment._asdict() | dict(zip(_QUOTES, moment.quotes, strict=True))
+        named |= dict(zip(("bought_at", "sold_at"), moment.filled_rows(), strict=True))
         self._rows[self._count] = [named[name] for name in COLUMNS]
         self._count += 1
 

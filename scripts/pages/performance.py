@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.pages.markdown import replaced, wrapped
-from scripts.pages.performance_clock import clock, readme_row
+from scripts.pages.performance_clock import clock
 from scripts.pages.performance_cpu import cores, parts
 from scripts.pages.performance_default import PRESET, changes, default, inside, readme_part
 from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
@@ -170,40 +170,23 @@ def drawn(figures: Figures) -> str:
 
 
 def readme(figures: Figures, scaling: Mapping[str, Any], trained: Trained) -> str:
-    """Return the tables of README.md; every number of them stands on the page."""
-    core = rate(events(figures, "paper, 1024 agents, one core", "cpu"), 1e6)
+    """Return the table of README.md; every number of it stands on the page."""
     both = rate(events(figures, "paper, 256 agents, two cores", "cpu"), 1e6)
-    made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
-    captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
-    four = rate(figures["training", "default"]["training_steps_per_s"])
-    learned = [] if readme_rows(trained, PRESET) else [["training steps/s, PPO with 4 epochs", four, ""]]
+    learned = f"{figures['learning', 'default']['ahead_wall_s']:.1f} s"
+    before = "until a learned maker beats Avellaneda-Stoikov in `trading`, evaluations included"
+    said, rows = readme_part(figures, readme_rows(trained, PRESET))
     rows = [
+        *rows,
         [
-            "agent-events/s, preset `paper`, 256 agents",
+            "agent-events/s in call auctions, preset `paper`, 256 agents",
             rate(events(figures, "paper, 256 agents")),
             f"{both} (two cores)",
         ],
-        ["the same, 1,024 agents", rate(events(figures, "paper, 1024 agents")), f"{core} (one core)"],
-        *readme_row(figures),
-        ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
-        *learned,
-        [
-            "until the learned maker beats Avellaneda-Stoikov, evaluations included",
-            f"{figures['learning', 'default']['ahead_wall_s']:.1f} s",
-            "",
-        ],
+        [before, learned, ""],
         ["four GPUs, events/s over those of one", f"{scaling['scaling']['4']['ratios']['engine']:.2f}", ""],
     ]
-    text = "An agent-event is one order of one built-in agent in one auction."
-    before = "Environments and training in the preset `trading`, and call auctions where nothing else is said:"
-    return "\n\n".join(
-        [
-            *readme_part(figures, readme_rows(trained, PRESET)),
-            before,
-            number_table(["", "one H200", "CPU"], rows),
-            text,
-        ]
-    )
+    said = wrapped(f"{said} An agent-event is one order of a built-in agent in one auction.")
+    return f"{said}\n\n{number_table(['', 'one H200', 'CPU'], rows)}"
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
-"""The section on markets on the clock of docs/performance.md, and its row of README.md; scripts.pages.performance asks.
+"""The section on markets on the clock of docs/performance.md; scripts.pages.performance asks.
 
-Both are empty until the group `clock` has been measured.
+It is empty until the group `clock` has been measured.
 """
 
 from __future__ import annotations
@@ -51,15 +51,6 @@ def clock(figures: Figures) -> str:
     compared = f"{LOB} In 65,536 markets 64 agents submit {times:,.0f} times as many orders/s as it takes messages."
     parts = [goals(figures), wrapped(BOUND), wrapped(compared), orders(figures), mechanisms(figures), steps(figures)]
     return "\n\n".join(["## Markets on the clock", wrapped(intro), *parts])
-
-
-def readme_row(figures: Figures) -> list[list[str]]:
-    """Return the row of the README's table, or none."""
-    if not measured(figures):
-        return []
-    core = rate(of(figures, f"continuous, {CORE_SHAPE}"), 1e6)
-    found = rate(of(figures, "continuous, trading, 64 agents"))
-    return [["orders/s under continuous trading, preset `trading`, 64 agents", found, f"{core} (one core, 20 agents)"]]
 
 
 def measured(figures: Figures) -> bool:

@@ -91,8 +91,8 @@ def changes(figures: Figures, before: Figures) -> str:
     return "\n\n".join([wrapped(text), table, wrapped(rest)])
 
 
-def readme_part(figures: Figures, trained: Sequence[Sequence[str]] = ()) -> list[str]:
-    """Return what stands first among the README's figures, with rows of training behind, or nothing."""
+def readme_part(figures: Figures, trained: Sequence[Sequence[str]] = ()) -> tuple[str, list[Sequence[str]]]:
+    """Return what is said first of the README's figures, and their first rows, those of training last, or nothing."""
     steps, large, core = (_row(figures, f"MarketMaking, {at}") for at in ("65536 markets", "1024 markets", _core()))
     run, core_run = _row(figures, "run, 65536 markets"), _row(figures, f"run, {CORES[0]}")
     live = _row(figures, "MarketMaking, 1024 markets, Python, copy=False")
@@ -107,8 +107,9 @@ def readme_part(figures: Figures, trained: Sequence[Sequence[str]] = ()) -> list
         ["the same from Python", _micro(live), ""],
         *trained,
     ]
-    tables = _table(["", "one H200", "CPU"], rows)
-    return [wrapped(f"The default market, `{PRESET}`. {_step()}"), tables] if tables else []
+    rows = [row for row in rows if any(row[1:])]
+    said = f"The default market, `{PRESET}`, unless another is named. {_step()}"
+    return (said, rows) if rows else ("", [])
 
 
 def sizes(figures: Figures) -> str:
