@@ -1,4 +1,4 @@
-"""The look of the tutorials' pictures, which notebooks have from the same file; sphinx-gallery applies it before each."""
+"""The look of the tutorials' pictures, on the site as in notebooks; sphinx-gallery applies it before each."""
 
 from pathlib import Path
 

@@ -122,7 +122,7 @@ axes.errorbar(steps, middle, yerr=half_widths, fmt="o-", ms=4, capsize=2, color=
 for label, style in (("quiet quotes", "-"), ("fixed spread", "--"), ("no trade", ":")):
     axes.axhline(results[label].pnl.mean(), color="#555555", lw=1, ls=style, label=label)
 axes.set(xlabel="decisions, millions", ylabel="liquidated PnL, ticks", title="Means of 512 episodes, 95% intervals")
-axes.legend()
+axes.legend(loc="lower right")
 plt.show()
 
 # %%

@@ -75,15 +75,17 @@ card = ks.scorecard(config, intervals=1000, markets=128, impact=False)
 print(card)
 
 # %%
-# Volatility clusters here: the size of returns has a memory. The fundamental's path has it as well, so that it is the
-# news that brings it, and not trading; order flow without structure and a random walk have none.
+# Volatility clusters: the size of returns has a memory, and so has that of the fundamental's moves. The memory comes
+# with the news, and trading adds noise to it.
+
+sizes = {"last price": "abs_autocorrelation", "fundamental": "abs_autocorrelation(price='fundamental')"}
+found = ks.measure(config, 1000, sizes, markets=256, warm_up=100, group=None)
 
 figure, axes = plt.subplots(figsize=(7, 3.4))
-for column, colour in zip(
-    (card.shown[0], *card.null_models), ("#1f6fb4", "#d9912b", "#777777", "#bbbbbb"), strict=True
-):
-    found = next(value for name, value in column.measured.items() if name.startswith("abs_autocorrelation(lag=["))
-    axes.errorbar(found.labels, found.value[0], found.half_width[0], color=colour, lw=1.2, label=column.name)
+for (name, curve), colour in zip(found.items(), ("#1f6fb4", "#d9912b"), strict=True):
+    middle, reach = curve.value[0], curve.half_width[0]
+    axes.plot(curve.labels, middle, color=colour, lw=1.4, label=name)
+    axes.fill_between(curve.labels, middle - reach, middle + reach, color=colour, alpha=0.2, lw=0)
 axes.axhline(0, color="#999999", lw=0.8)
 axes.set(xlabel="lag, intervals", ylabel="autocorrelation", title="Memory of the size of returns, 95% intervals")
 axes.legend()

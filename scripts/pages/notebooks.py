@@ -3,7 +3,7 @@
     python -m scripts.pages.notebooks
     python -m scripts.pages.notebooks start
 
-A tutorial is a script, of which sphinx-gallery makes a page of the site. A notebook has the same text and code, behind a
+A tutorial is a script, of which sphinx-gallery makes a page of the site. A notebook has the same text and code, and a
 cell that installs the package in a hosted notebook. tests/test_notebooks.py runs each, and compares what it prints.
 """
 
@@ -24,7 +24,7 @@ SCRIPTS = {path.stem.partition("_")[2]: path for path in sorted((ROOT / "docs" /
 VARIES = "machine to machine"  # a comment of a cell whose numbers depend on the processor has these words
 SECONDS = 300  # for a cell
 
-INSTALL = '''\
+INSTALL = """\
 # In a hosted notebook, clone or upload the repository first. Where the package is installed, nothing is done.
 import importlib.util
 import os
@@ -33,18 +33,19 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait sleep, as other notebooks may run here
-if getattr(importlib.util.find_spec("kineticsim_env"), "origin", None) is None:
+needed = ("kineticsim_env", "pettingzoo")  # the latter is one that the package needs
+if not all(getattr(importlib.util.find_spec(name), "origin", None) for name in needed):
     here = Path.cwd()
     places = [here, *here.parents, *sorted(here.iterdir())]
     checkout = next((place for place in places if (place / "kineticsim_env" / "py.typed").exists()), None)
     if checkout is None:
         raise ModuleNotFoundError(f"no checkout of KineticSim-Env is at, above or in {here}: clone or upload one there")
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"{checkout}[render,sweep,train]"], check=True)
-    os.chdir(checkout / "notebooks")'''
+    os.chdir(checkout / "notebooks")"""
 
 
 def notebook_of(script: Path) -> nbformat.NotebookNode:
-    """Return the notebook of a tutorial, which has not run: its title and first paragraph, `INSTALL`, and its blocks."""
+    """Return the notebook of a tutorial, which has not run: what it is, `INSTALL`, and its blocks."""
     title, _, rest = script.read_text().removeprefix('"""').partition('"""')
     cells = [nbformat.v4.new_markdown_cell(markdown(title)), nbformat.v4.new_code_cell(INSTALL)]
     for block in rest.split("\n# %%\n")[1:]:
@@ -77,7 +78,13 @@ def run(notebook: nbformat.NotebookNode) -> None:
     """Run a notebook from top to bottom on the CPU, as if it had been opened in its folder."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(paths)}
-    client = NotebookClient(notebook, timeout=SECONDS, record_timing=False, resources={"metadata": {"path": FOLDER}})
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": FOLDER}},
+    )
     client.execute(env=environment)
     for cell in notebook.cells:
         if cell.cell_type == "code":  # what is said there is of this machine: the engine, compilers and their folders
