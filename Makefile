@@ -80,7 +80,8 @@ wheel:  ## build the wheel and the sdist in dist, check and install each in an e
 	build/tools/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
-	cd build && CXX=none wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
+	cd build && if [ "$$(uname)" = Linux ]; then export CXX=none; fi && \
+		wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
 	build/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
 
