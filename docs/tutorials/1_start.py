@@ -117,12 +117,12 @@ print(f"{updates * gain.numel():,} decisions")
 
 middle, half_widths = np.array(curve).T
 steps = np.linspace(0, updates * gain.numel() / 1e6, len(curve))
-figure, axes = plt.subplots(figsize=(7, 3.6))
+figure, axes = plt.subplots(figsize=(8.4, 3.6))
 axes.errorbar(steps, middle, yerr=half_widths, fmt="o-", ms=4, capsize=2, color="#1f6fb4", label="PPO")
 for label, style in (("quiet quotes", "-"), ("fixed spread", "--"), ("no trade", ":")):
     axes.axhline(results[label].pnl.mean(), color="#555555", lw=1, ls=style, label=label)
 axes.set(xlabel="decisions, millions", ylabel="liquidated PnL, ticks", title="Means of 512 episodes, 95% intervals")
-axes.legend(loc="lower right")
+axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %%
@@ -139,10 +139,12 @@ with tempfile.TemporaryDirectory() as folder:
     learned = ks.load_policy(f"{folder}/maker.safetensors")
 results["PPO"] = evaluation.evaluate(learned, markets)  # these figures differ from machine to machine
 for label in ("PPO", "quiet quotes", "fixed spread"):
-    found, lead = results[label].figures(), evaluation.difference(results["PPO"], results[label])
-    print(f"{label:13s} {found['mean'].mean:5.0f} ± {found['mean'].interval():3.0f} ticks", end=", ")
-    print(f"Sharpe ratio {found['sharpe_ratio'].mean:.2f}, worst 5% {found['cvar'].mean:6.0f}", end=", ")
-    print(f"PPO makes {lead.mean:5.0f} ± {lead.interval():3.0f} more")
+    found = results[label].figures()
+    print(f"{label:13s} {found['mean'].mean:5.0f} ± {found['mean'].interval():3.0f} ticks per episode", end=", ")
+    print(f"Sharpe ratio {found['sharpe_ratio'].mean:.2f}, mean of the worst 5% {found['cvar'].mean:6.0f}")
+for label in ("quiet quotes", "fixed spread"):
+    lead = evaluation.difference(results["PPO"], results[label])
+    print(f"PPO less {label}: {lead.mean:.0f} ± {lead.interval():.0f} ticks")
 
 # %%
 # Where to go on

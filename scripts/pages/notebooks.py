@@ -10,6 +10,7 @@ cell that installs the package in a hosted notebook. tests/test_notebooks.py run
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import time
@@ -49,10 +50,11 @@ def notebook_of(script: Path) -> nbformat.NotebookNode:
     title, _, rest = script.read_text().removeprefix('"""').partition('"""')
     cells = [nbformat.v4.new_markdown_cell(markdown(title)), nbformat.v4.new_code_cell(INSTALL)]
     for block in rest.split("\n# %%\n")[1:]:
-        text, code = re.fullmatch(r"((?:#[^\n]*\n)*)(.*)", block, re.DOTALL).groups()
-        cells.append(nbformat.v4.new_markdown_cell(markdown(re.sub(r"(?m)^# ?", "", text))))
-        if code.strip():
-            cells.append(nbformat.v4.new_code_cell(code.strip()))
+        lines = block.splitlines()
+        text = [*itertools.takewhile(lambda line: line.startswith("#"), lines)]
+        cells.append(nbformat.v4.new_markdown_cell(markdown("\n".join(line[2:] for line in text))))
+        if code := "\n".join(lines[len(text) :]).strip():
+            cells.append(nbformat.v4.new_code_cell(code))
     for place, cell in enumerate(cells):
         cell.id = f"cell-{place}"  # else by chance
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
