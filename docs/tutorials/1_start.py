@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env import evaluation, policies
-from kineticsim_env.zoo import scripted_policies
+from kineticsim_env import evaluation, policies, zoo
 
 name = "KineticSim/MarketMaking-v0"
 envs = gym.make_vec(name, num_envs=256, output="torch", reward="pnl", reward_scale=1.0)
@@ -71,8 +70,8 @@ plt.show()
 markets = evaluation.evaluation_env(512)
 task = markets.core.task
 results = {
-    label: evaluation.evaluate(scripted_policies.make_scripted(entry, task), markets)
-    for label, entry in scripted_policies.scripted("MarketMaking", "news").items()
+    label: evaluation.evaluate(zoo.make_scripted(entry, task), markets)
+    for label, entry in zoo.scripted("MarketMaking", "news").items()
 }
 for label, result in results.items():
     mean, half_width = result.pnl_interval()
