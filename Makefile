@@ -24,7 +24,7 @@ COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lowest lint pages docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz mutants counts wheel lowest lint pages notebooks docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,16 +70,18 @@ counts:  ## compare the instructions of the C++ engine and of the kernel with th
 	@$(SETUP) counts
 	$(VENV_PYTHON) -m scripts.benchmarks.instruction_counts $(COUNTS_FLAGS)
 
-wheel:  ## build the wheel and the sdist in dist, install each in an empty environment, and run a market there
+wheel:  ## build the wheel and the sdist in dist, check and install each in an empty environment, and run a market there
 	rm -rf build dist
 	$(PYTHON) -m venv build/tools
-	build/tools/bin/python -m pip install --quiet -c constraints.txt build ziglang
+	build/tools/bin/python -m pip install --quiet -c constraints.txt build twine ziglang
 	build/tools/bin/python -m scripts.prebuilt --output build/prebuilt
 	KINETICSIM_PREBUILT=build/prebuilt build/tools/bin/python -m build --wheel --outdir dist .
 	build/tools/bin/python -m build --sdist --outdir dist .
+	build/tools/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
-	cd build && CXX=none wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
+	cd build && if [ "$$(uname)" = Linux ]; then export CXX=none; fi && \
+		wheel/bin/kineticsim simulate --engine cpu --markets 4 --auctions 100
 	build/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
 
@@ -100,6 +102,10 @@ lint:  ## check style (ruff), format (ruff), types (ty), and whether the pages' 
 pages:  ## fill the generated blocks of the studies' pages from the committed results
 	@$(SETUP) lint
 	$(COG) -r $(PAGES)
+
+notebooks:  ## run the tutorials, and write them to notebooks with what they print and draw, about a minute
+	@$(SETUP) notebooks
+	$(VENV_PYTHON) -m scripts.pages.notebooks
 
 docs:  ## build the site into docs/_build/html; its tutorials run, and a warning is an error
 	@$(SETUP) docs

@@ -13,7 +13,8 @@ from setuptools import find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
 PREBUILT = os.environ.get("KINETICSIM_PREBUILT", "")
-FOLDERS = {"kineticsim_env._cuda": "cuda", **({"kineticsim_env._prebuilt": PREBUILT} if PREBUILT else {})}
+LIBRARIES = os.listdir(PREBUILT) if PREBUILT else []  # none for macOS
+FOLDERS = {"kineticsim_env._cuda": "cuda", **({"kineticsim_env._prebuilt": PREBUILT} if LIBRARIES else {})}
 
 
 class Wheel(bdist_wheel):
@@ -21,9 +22,9 @@ class Wheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return what installers choose by."""
-        if not PREBUILT:
+        if not LIBRARIES:
             return super().get_tag()
-        machine = "aarch64" if any("aarch64" in name for name in os.listdir(PREBUILT)) else "x86_64"
+        machine = "aarch64" if any("aarch64" in name for name in LIBRARIES) else "x86_64"
         return "py3", "none", f"manylinux_2_17_{machine}"
 
 

@@ -39,6 +39,7 @@ GOALS = {
     "mutants": (["mutants"], ["cosmic-ray", "hypothesis", "pytest", "pytest-cov"]),
     "counts": ([], []),
     "lint": (["lint"], ["ruff", "ty", "cosmic-ray"]),
+    "notebooks": (["test"], ["ipykernel", "matplotlib", "nbclient", "nbformat"]),
     "docs": (
         ["docs"],
         ["furo", "matplotlib", "myst-parser", "sphinx", "sphinx-copybutton", "sphinx-gallery"],

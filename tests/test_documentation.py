@@ -579,7 +579,9 @@ def test_old_addresses_lead_to_pages():
         target, _, anchor = new.partition("#")
         stem = target.removesuffix(".html")
         page = study(stem) if stem.startswith("studies/") else DOCS / f"{stem}.md"
-        assert not (DOCS / f"{old}.md").exists() and page.exists(), old
+        if old.startswith("gallery/"):  # which is made of scripts
+            old, page = old.replace("gallery/", "tutorials/"), DOCS / "tutorials" / f"{stem}.py"
+        assert not any((DOCS / f"{old}{ending}").exists() for ending in (".md", ".py")) and page.exists(), old
         assert not anchor or anchor in anchors(page), new
 
 

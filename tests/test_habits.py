@@ -87,9 +87,10 @@ def test_make_test_has_a_worker_per_core_where_there_is_xdist():
 
 def test_one_version_of_this_package():
     version = kineticsim_env.__version__
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     sections = re.findall(r"^## \[(.*?)\](?: - (\d{4}-\d\d-\d\d))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert sections[0] == ("Unreleased", "") and sections[1][0] == version and sections[1][1]
+    assert sections[:2] == [("Unreleased", ""), (version, cited["date-released"])] and cited["version"] == version
+    assert sections[1][1]
 
 
 def test_the_changelog_has_the_sections_of_its_form():

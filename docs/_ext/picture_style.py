@@ -1,17 +1,12 @@
-"""The look of the tutorials' pictures, which is that of those in the README; sphinx-gallery applies it before each."""
+"""The look of the tutorials' pictures, on the site as in notebooks; sphinx-gallery applies it before each."""
+
+from pathlib import Path
 
 import matplotlib
+
+STYLE = Path(__file__).parents[2] / "notebooks" / "matplotlibrc"
 
 
 def apply(gallery: dict, file: str) -> None:
     """Set matplotlib's defaults."""
-    matplotlib.rcParams.update(
-        {
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": 11,
-            "figure.constrained_layout.use": True,
-            "figure.dpi": 130,
-            "legend.frameon": False,
-        }
-    )
+    matplotlib.rc_file(STYLE)
