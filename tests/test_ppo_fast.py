@@ -79,7 +79,7 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
 
 @pytest.mark.parametrize("script", ["ppo_fast", "ppo_trader"])
 def test_choices_are_learned(ppo, comparison, tmp_path, script):
-    """A categorical policy, beside scripted ones of continuous actions; its run can go on, but not as a Gaussian one."""
+    """A categorical policy, beside scripted ones of numbers; its run can go on, but not as a Gaussian one."""
     args = importlib.import_module(script).Args
     words = {**TINY, "preset": "news", "track": False, "output": tmp_path, "action_type": "discrete"}
     pnl = ppo.main(args(**words))

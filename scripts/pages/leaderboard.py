@@ -27,7 +27,7 @@ from scripts.pages.markdown import plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PRESET = EnvSettings.preset
-PAGE, FILE = ROOT / "docs" / "leaderboard.md", ROOT / "docs" / "benchmarks" / "leaderboard_h100.json"
+PAGE, FILE = ROOT / "docs" / "leaderboard.md", ROOT / "docs" / "benchmarks" / "leaderboard.json"
 DRAWN = 2**60  # seeds above HELD_OUT_SEED that may be drawn: no training and no tuning plays them
 HEADS = ("policy", "lead over the best scripted one, paired", "its sd", "Sharpe ratio", "5% CVaR", "final inventory")
 
