@@ -33,7 +33,8 @@ class ActorCritic(nn.Module):
     """A policy and a value network, of two hidden layers each.
 
     The policy is Gaussian, or, where actions are choices, categorical and without `log_std`. Both are evaluated as one
-    network, in the number format of the observations: half the kernels, and wider products. Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
+    network, in the number format of the observations: half the kernels, and wider products. Rows are padded
+    to a multiple of 8 numbers, which tensor cores read at full speed.
     """
 
     def __init__(self, observations: int, actions: int, hidden: int, initial_std: float, choices: bool = False) -> None:
