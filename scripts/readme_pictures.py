@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the pictures")
     parser.add_argument("--only", choices=["film", "market", "queue", "makers"], help="one of them")
     parser.add_argument("--policy", default=LEARNED, help=f"of the film: a trained one's name or file ({LEARNED})")
-    parser.add_argument("--film-seed", type=int, default=10, help="of the film's market (default: 10, whose PnL is near the mean)")
+    parser.add_argument("--film-seed", type=int, default=10, help="of the film's market (10: its PnL is near the mean)")
     parser.add_argument("--film-decisions", type=int, default=70, help="how many the film shows")
     parser.add_argument("--markets", type=int, default=2048, help="markets of the chart")
     parser.add_argument("--seed", type=int, default=3, help="of the market that is shown")
