@@ -104,7 +104,6 @@ def default_update(options: argparse.Namespace, device: torch.device) -> dict[st
     args = ppo.Args(num_steps=options.steps, num_envs=options.markets, update_epochs=options.epochs)
     args.fill_in(device.type == "cuda")
     networks = ppo.ActorCritic(39, 4, args.hidden, args.initial_std).to(device)
-    policy = NetworkPolicy(networks.actor, networks.critic, log_std=networks.log_std)
     trainer = SimpleNamespace(
         args=args,
         networks=networks,
@@ -113,9 +112,9 @@ def default_update(options: argparse.Namespace, device: torch.device) -> dict[st
         stream=torch.cuda.Stream() if device.type == "cuda" else None,
         longest=1,
         wait=torch.cuda.synchronize if device.type == "cuda" else lambda: None,
-        batch=random_rollout(policy, options, device),
+        batch=random_rollout(networks.policy(value=True), options, device),
     )
-    makers = {"torch": lambda: TorchLearner(trainer), "fused": lambda: FusedLearner(trainer, policy)}
+    makers = {"torch": lambda: TorchLearner(trainer), "fused": lambda: FusedLearner(trainer)}
     return {name: attempt(lambda make=make: phases_of(make(), options, device)) for name, make in makers.items()}
 
 
