@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kineticsim_env.engines.numpy.rules import bit_sign, bits, within
+from kineticsim_env.engines.numpy.rules import bit_sign, bits, clip
 from kineticsim_env.engines.numpy.state import CLASSES, MAX_PRICE, WORD_WHO, Markets
 
 NOBODY = len(CLASSES)  # in place of a class
@@ -49,9 +49,9 @@ def limited(m: Markets, tick: np.ndarray, sells: np.ndarray | bool, collar_price
 def on_grid(m: Markets, tick: np.ndarray) -> np.ndarray:
     """Return the nearest tick of the grid, a multiple of the tick size, to each of [m, n]."""
     if not (m.params["tick_size"] > 1).any():
-        return within(tick, 0, m.num_levels - 1)
+        return clip(tick, 0, m.num_levels - 1)
     lowest, highest = grid_ends(m)
-    return within(tick, lowest[:, None], highest[:, None])
+    return clip(tick, lowest[:, None], highest[:, None])
 
 
 def marketable_ticks(m: Markets, collar_price: np.ndarray) -> np.ndarray:
@@ -77,8 +77,8 @@ def limit_ladders(
     """
     largest, limit = m.params["max_quote_qty"][:, None, None], m.params["inventory_limit"][:, None, None]
     held = inventory[..., None]
-    bid_price, ask_price = (np.clip(ladders[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
-    bid_qty, ask_qty = (np.clip(ladders[..., i].astype(np.int64), 0, largest) for i in (1, 3))
+    bid_price, ask_price = (clip(ladders[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
+    bid_qty, ask_qty = (clip(ladders[..., i].astype(np.int64), 0, largest) for i in (1, 3))
     bid_qty = np.where(limit >= 0, share_room(limit - held, -bid_price, bid_qty), bid_qty)
     ask_qty = np.where(limit >= 0, share_room(limit + held, ask_price, ask_qty), ask_qty)
     crossed = both_rest & (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
@@ -91,7 +91,7 @@ def share_room(room: np.ndarray, distance: np.ndarray, quantity: np.ndarray) -> 
     order = np.argsort(distance, axis=-1, kind="stable")
     wanted = np.take_along_axis(quantity, order, axis=-1)
     given, before = np.empty_like(quantity), np.cumsum(wanted, axis=-1) - wanted
-    np.put_along_axis(given, order, np.clip(room - before, 0, wanted), axis=-1)
+    np.put_along_axis(given, order, clip(room - before, 0, wanted), axis=-1)
     return given
 
 

@@ -42,7 +42,7 @@ def bit_sign(word: np.ndarray, low: int) -> np.ndarray:
     return 2 * bits(word, low, 1) - 1
 
 
-def within(x: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
+def clip(x: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
     """Return what `np.clip` does, which takes several times as long for the few numbers of an event."""
     return np.minimum(np.maximum(x, low), high)
 
@@ -100,9 +100,9 @@ def clear_auction(
     maximal = executable == volume[:, None]
     lowest = np.argmax(maximal, axis=1)
     highest = levels - 1 - np.argmax(maximal[:, ::-1], axis=1)
-    price = np.clip(target, lowest, highest)
-    traded_buy = np.clip(volume[:, None] - (demand - buy), 0, buy)
-    traded_sell = np.clip(volume[:, None] - (supply - sell), 0, sell)
+    price = clip(target, lowest, highest)
+    traded_buy = clip(volume[:, None] - (demand - buy), 0, buy)
+    traded_sell = clip(volume[:, None] - (supply - sell), 0, sell)
     return price, volume, traded_buy, traded_sell
 
 
