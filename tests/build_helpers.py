@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 from unittest import mock
 
 import pytest
@@ -269,29 +270,42 @@ def run_python(sources: Path, code: str, **environment: str) -> tuple[str, str, 
     return out, err, process.returncode
 
 
+def fork(sources: Path, code: str, out: IO, err: IO, **environment: str) -> int:
+    """Run `code` as `start` does, but in a forked child, which has imported torch already and loaded no engine."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(120)
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+            os.environ.update({"KINETICSIM_CACHE": str(sources.parent / "cache"), **environment})
+            os.chdir(sources.parent)
+            build.cuda_dir, build._loaded, build._failed = lambda: sources, {}, {}
+            exec(code, {"build": build})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    return child
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait for something, two minutes at most."""
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def run(sources: Path, code: str, **environment: str) -> tuple[str, str, int]:
-    """Run `code` as `run_python` does, but in a forked child, which has imported torch already and loaded no engine."""
+    """Run `code` as `run_python` does, in such a child."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                signal.alarm(120)
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
-                os.environ.update({"KINETICSIM_CACHE": str(sources.parent / "cache"), **environment})
-                os.chdir(sources.parent)
-                build.cuda_dir, build._loaded, build._failed = lambda: sources, {}, {}
-                exec(code, {"build": build})
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        _, ended = os.waitpid(child, 0)
+        _, ended = os.waitpid(fork(sources, code, out, err, **environment), 0)
         texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
     return texts[0], texts[1], os.waitstatus_to_exitcode(ended)
 

@@ -56,6 +56,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def frames_without_waiting():
+    """Nobody looks at the windows."""
+    from kineticsim_env.render import viewer
+
+    viewer.RENDER_FPS = 1000
+
+
 @pytest.fixture(scope="session")
 def kernels():
     """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name."""

@@ -245,7 +245,9 @@ def assert_alike(found, wanted):
 @covering
 @pytest.mark.filterwarnings("ignore")  # torch's, of its own programs
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("make", [open_one, open_many], ids=["one learner", "many"])
+@pytest.mark.parametrize(  # a step of one learner alone is in test_a_step_in_one_graph
+    "make", [pytest.param(open_one, id="one learner", marks=pytest.mark.slow), pytest.param(open_many, id="many")]
+)
 def test_compiled_steps(make, backend):
     """Over ends of episodes, with TorchRL's resets: a program gives the bits of a plain step."""
     torch.compiler.reset()

@@ -9,10 +9,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import torch
-from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, run_python, script, sources, start
+from build_helpers import (
+    ENGINE,
+    LOAD,
+    TINY_CPU,
+    fork,
+    needs_compiler,
+    run,
+    run_python,
+    script,
+    sources,
+    start,
+    wait_until,
+)
 from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
@@ -66,14 +79,15 @@ def test_what_a_killed_build_left_is_removed(sources):
 @needs_compiler
 def test_a_killed_holder_gives_the_lock_back(sources):
     """The waiting process says that it waits, and goes on when the holder dies."""
-    code = "import time\nbuild._build_cpu = lambda *_: (print('held', flush=True), time.sleep(600))\nbuild.load_cpu()"
-    holder = start(sources, code)
-    assert holder.stdout.readline() == "held\n"
-    waiting = start(sources, LOAD)
-    assert "waiting for another process" in waiting.stderr.readline()
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate()
-    assert waiting.communicate(timeout=120)[0] == "answer 42\n"
+    code = "import time\nbuild._build_cpu = lambda *_: (open('held', 'w'), time.sleep(600))\nbuild.load_cpu()"
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        holder = fork(sources, code, out, err)
+        wait_until((sources.parent / "held").exists)
+        waiting = fork(sources, LOAD, out, err)
+        wait_until(lambda: b"waiting for another process" in os.pread(err.fileno(), 10_000, 0))
+        os.kill(holder, signal.SIGKILL)
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in (holder, waiting)] == [-9, 0]
+        assert os.pread(out.fileno(), 100, 0) == b"answer 42\n"
 
 
 @slow  # one that is cut short, in test_engine_trust.py, is not
@@ -280,20 +294,23 @@ def test_the_plan_is_a_library_of_its_own(tmp_path):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("before", "asked"), [("", "operators"), ("build.load_cpu()", "cpu")])
-def test_operators_need_no_engine_and_are_not_loaded_twice(before, asked):
-    code = f"""
+def test_operators_need_no_engine_and_are_not_loaded_twice():
+    code = """
+import os
+first = os.fork()  # without an engine; then with one
 asked, load = [], build._load
 build._load = lambda name, *rest: asked.append(name) or load(name, *rest)
-{before}
+if first:
+    os.waitpid(first, 0)
+    build.load_cpu()
 from kineticsim_env.engines import operators
 operators.library(), build.begin_operators()
 import torch
 torch.ops.kineticsim.step
-print(*asked)
+print(*asked, flush=True)
 """
     out, err, _ = run_python(build.cuda_dir(), code, KINETICSIM_CACHE=str(build.cache_dir()))
-    assert out == f"{asked}\n", err
+    assert out == "operators\ncpu\n", err
 
 
 @slow

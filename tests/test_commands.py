@@ -99,7 +99,10 @@ def test_every_word_is_checked(capsys):
         (["simulate", "--markets", "100000000"], ("500 auctions of 100000000 markets", "books 205 GB")),
         (["simulate", "--markets", "100000000", "--save", "run.npz"], ("series 800 GB", "books 205 GB")),
         (["simulate", "--engine", "numpy", "--set", "num_agents=200000000"], ("orders 7.37 TB",)),
-        (["evaluate", "no trade", "--episodes", "2147483647"], ("2147483647 episodes", "markets 8.59 TB")),
+        (
+            ["evaluate", "no trade", "--episodes", "2147483647"],
+            ("2147483647 episodes", "markets 25.8 TB"),
+        ),  # three environments
         (["impact", "--after", "2147483647"], ("of 1024 markets", "both arms 198 TB")),
         (["impact", "--per-auction", "1", "--blocks", "1000000000"], ("1000000060 auctions", "TB")),
         (["impact", "--markets", "2147483647"], ("of 2147483647 markets", "books 8.8 TB")),

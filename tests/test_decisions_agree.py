@@ -72,7 +72,9 @@ def test_engines_agree_where_settings_differ(environment, bad):
 def test_engines_agree_in_presets(decide, preset, latency, roles, mode, auctions, levels, keep):
     """Over ends of episodes, in markets that come to their decisions at different events."""
     config = ks.MarketConfig.preset(preset, interval=10, quote_latency=latency, orders_per_side=levels)
-    task = ManyLearnersTask(decide=decide, keep=keep, horizon=np.array([[1], [2], [2]]), bank_size=4, max_offset=4)
+    task = ManyLearnersTask(
+        decide=decide, keep=keep, horizon=np.array([[1], [2], [2]]), bank_size=4, warmup=20, max_offset=4
+    )
     kwargs = {"slots": (None,) * len(roles), "auctions_per_step": auctions, "autoreset_mode": mode}
     cores = make_cores((config, 3, task, list(roles)), kwargs | {"final_info": True}, ENGINES)
     lengths, ended = set(), 0

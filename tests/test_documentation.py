@@ -75,7 +75,12 @@ OPTIONAL += (
 )
 OPTIONAL += ("torchrl", "tree", "triton")  # RLlib, which sweeps on Ray do without, needs the latter
 LONG = ("examples/studies/calibration/README.md",)  # its Python is slow; tests/test_calibration.py calls the same
-SIMULATIONS = 200  # of a file that is calibrated, whatever it says
+SIMULATIONS = 100  # of a file that is calibrated, whatever it says
+SMALLER = {  # what is named without sizes, with some
+    "simulate": ["--markets", "2", "--auctions", "2"],
+    "scorecard": ["--markets", "16", "--intervals", "200"],
+    "evaluate quiet quotes": ["--episodes", "32"],
+}
 ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
 
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -284,8 +289,7 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
         fewer, lines = re.subn(r"(?m)^simulations = \d+", f"simulations = {SIMULATIONS}", given.read_text())
         assert lines == 1
         (folder / "fewer.toml").write_text(fewer)
-    if arguments == ["simulate"]:  # named, not shown
-        arguments = ["simulate", "--markets", "2", "--auctions", "2"]
+    arguments += SMALLER.get(" ".join(arguments), [])
     assert cli.main(arguments) in ((0, 1) if arguments == ["doctor"] else (0,))
     for option in ("--save", "--plot"):
         if option in arguments:
@@ -411,8 +415,8 @@ def unknown(code: str, shown: str = "") -> list[str]:
     if not re.fullmatch(r"[A-Za-z_][\w.]{3,}(?:\(\))?", code):
         return []
     names = [word for word in re.findall(r"\w{3,}", code) if "_" in word or re.search(r"[a-z][A-Z]", word)]
-    known = words_of_the_sources() | set(re.findall(r"\w+", shown))
-    return [word for word in names if word not in known]
+    beside = set(re.findall(r"\w+", shown))
+    return [word for word in names if word not in words_of_the_sources() and word not in beside]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in HISTORY], ids=name)

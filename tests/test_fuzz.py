@@ -92,8 +92,7 @@ def test_a_wrong_result_is_seen(monkeypatch):
     pair = pairs.pair_of("simulator", 0, ENGINES[0])
     monkeypatch.setattr(Simulator, "step", generous)
     monkeypatch.setattr(pairs, "DIFFERENT", 1)
-    found = [kinds.play("forms", seed, ENGINES[:1]) for seed in range(40)]
-    assert any("volume differs" in str(failure) for failure in found)
+    assert any("volume differs" in str(kinds.play("forms", seed, ENGINES[:1])) for seed in range(40))
     pairs.forget()
     monkeypatch.undo()
 
@@ -102,8 +101,7 @@ def test_a_wrong_result_is_seen(monkeypatch):
         raise ValueError("no")
 
     monkeypatch.setattr(Simulator, "load_state_dict", inactive)
-    found = [kinds.play("loads", seed, ENGINES[:1]) for seed in range(40)]
-    assert any("was refused: volume differs" in str(failure) for failure in found)
+    assert any("was refused: volume differs" in str(kinds.play("loads", seed, ENGINES[:1])) for seed in range(40))
     pairs.forget()
     monkeypatch.undo()
 

@@ -32,23 +32,33 @@ DEEP = "envs.parallel.parallel_env envs.single.TradingEnv envs.vector.TradingVec
 DEEP += "envs.counterfactual_episodes.env_counterfactual render.recorder.Moment statistics.arrays.returns".split()
 DEEP += "statistics.facts calibration.targets counterfactuals.arms scorecards.Line sweeps.plans sweeps.store".split()
 ASK = """
-import json, os, sys, traceback
+import json, os, sys, tempfile, traceback
 import gymnasium, torch
-codes = []
-for number, program in enumerate(json.loads(sys.argv[1])):
+
+def fork(work):
     process = os.fork()
     if not process:
         code = 1
         try:
-            exec(program, {"__name__": f"program {number}"})
+            work()
             code = 0
         except BaseException:
-            print(program, file=sys.stderr)
             traceback.print_exc()
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(code)
-    codes.append(os.waitpid(process, 0)[1])
-sys.exit(any(codes))
+    return os.waitpid(process, 0)[1]
+
+def run(first, programs):
+    os.dup2(out.fileno(), 1), os.dup2(out.fileno(), 2)
+    exec(first, {})
+    failed = [program for program in programs if fork(lambda: exec(program, {"__name__": "program"}))]
+    assert not failed, failed
+
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as out:
+        failed = fork(lambda: run(*json.loads(line)))
+        out.seek(0)
+        print(json.dumps((failed, out.read())), flush=True)
 """
 # A module that asks for a late name while it loads could wait for another thread for ever: `once` refuses it.
 ALONE = """
@@ -97,18 +107,29 @@ assert len(found) == len(names)
 """
 
 
-def ask(*programs):
-    """Run each program in a process that has imported torch and Gymnasium alone; return what they print."""
+@pytest.fixture(scope="module")
+def ask():
+    """A function that runs each program in a process that has imported torch and Gymnasium alone, and done `first`.
+
+    It returns the lines that they print.
+    """
     if not hasattr(os, "fork"):
         pytest.skip("this system has no fork")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", ASK, json.dumps(programs)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    environment, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    command = [sys.executable, "-c", ASK]
+
+    def answer(*programs, first=""):
+        process.stdin.write(json.dumps((first, programs)) + "\n")
+        process.stdin.flush()
+        failed, said = json.loads(process.stdout.readline())
+        assert not failed, said
+        return said.splitlines()
+
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        yield answer
 
 
-def test_an_import_loads_few_modules_and_none_that_are_used_later():
+def test_an_import_loads_few_modules_and_none_that_are_used_later(ask):
     """It prints nothing, and leaves CUDA alone."""
     program = """
 import json, sys
@@ -127,16 +148,18 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     assert len(new) <= MOST, f"{len(new)} modules, {MOST} at most: {' '.join(new)}"
 
 
-def test_late_names_load_alone():
+def test_late_names_load_alone(ask):
     places = LATE | {name: f"kineticsim_env.{name}" for name in MODULES}
-    assert ask(*(ALONE.format(name=name, place=place) for name, place in places.items())) == []
+    programs = [ALONE.format(name=name, place=place) for name, place in places.items()]
+    assert ask(*programs, first="import kineticsim_env") == []
 
 
-def test_parts_of_late_modules_are_there_after_a_plain_import():
-    assert ask(*(f"import kineticsim_env\nkineticsim_env.{part}" for part in DEEP)) == []
+def test_parts_of_late_modules_are_there_after_a_plain_import(ask):
+    programs = [f"import kineticsim_env\nkineticsim_env.{part}" for part in DEEP]
+    assert ask(*programs, first="import kineticsim_env") == []
 
 
-def test_a_star_brings_every_public_name_and_loads_it():
+def test_a_star_brings_every_public_name_and_loads_it(ask):
     program = """
 before = {*globals(), "before"}
 from kineticsim_env import *
@@ -148,7 +171,7 @@ print(*sorted({*globals()} - before))
     assert {*LATE, *MODULES, *kineticsim_env.__all__} <= set(dir(kineticsim_env))
 
 
-def test_threads_may_use_late_names_first():
+def test_threads_may_use_late_names_first(ask):
     """All at once, and the environments of Gymnasium; without a lock some wait for each other, which Python refuses."""
     specs = [gymnasium.spec(f"KineticSim/{task}-v0") for task in TASKS]
     entries = [entry for spec in specs for entry in (spec.entry_point, spec.vector_entry_point)]

@@ -273,6 +273,7 @@ def test_another_number_of_auctions_is_another_program(engine):
         assert torch.equal(program(auctions), one.run(auctions, record=("mid2",))["mid2"])
 
 
+@pytest.mark.slow  # the same fault as that of a rollout with copy=False
 @on_each
 @pytest.mark.xfail(strict=True, reason=LATE)
 def test_clones_of_live_results_in_a_program_of_several_steps(engine):

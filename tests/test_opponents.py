@@ -347,8 +347,8 @@ def test_own_rewards_and_ends_are_of_the_learner(mode, markets):
 
 
 def test_words_are_those_of_the_model():
-    seeds = np.random.default_rng(0).integers(-(2**63), 2**63, 1000)
-    envs = make(num_envs=1000, opponents={"maker": [TIGHT] * 7, "trader": [chasing] * 65536})
+    seeds = np.random.default_rng(0).integers(-(2**63), 2**63, 150)
+    envs = make(num_envs=150, opponents={"maker": [TIGHT] * 7, "trader": [chasing] * 65536})
     envs.reset(seed=seeds)
     for _ in range(3):
         episode = int(envs.simulator.tensors["episode"][0])

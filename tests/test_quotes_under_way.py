@@ -147,7 +147,7 @@ def test_unwinding_waits_for_its_orders(engine):
 @EVERY_ENGINE
 def test_a_block_counts_what_is_under_way(engine):
     config = ks.MarketConfig.preset("news", quote_latency=130)
-    found = ks.block_impact(config, "buy", block=12, per_auction=4, after=9, num_markets=16, engine=engine)
+    found = ks.block_impact(config, "buy", block=12, per_auction=4, after=9, num_markets=16, warmup=20, engine=engine)
     held = found.arms.with_agent.inventory[:, 0]
     assert bool((held <= 12).all()) and found.filled.mean > 0.9
     bought, sold = found.arms.with_agent.fills.sum(0)[:, 0].T

@@ -377,7 +377,6 @@ def test_the_scenario_is_named():
 @pytest.mark.parametrize("mode", ["human", "rgb_array", "ansi"])
 def test_a_single_environment_goes_on_as_without(mode):
     plain, shown = make(), make(render_mode=mode)
-    shown.metadata = {**shown.metadata, "render_fps": 1000}
     for env in (plain, shown):
         env.reset(seed=3)
     generator = np.random.default_rng(0)

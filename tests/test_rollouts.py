@@ -19,8 +19,9 @@ SMALL = {"horizon": 5, "bank_size": 3, "warmup": 5}
 
 
 def make(task="MarketMaking", markets=6, **given):
+    few = {"block_qty": 40, "forced_qty": 8} if task == "Execution" else {}  # few intervals after the deadline
     envs = gym.make_vec(
-        f"KineticSim/{task}-v0", num_envs=markets, **{"output": "torch", "engine": "cpu", **SMALL, **given}
+        f"KineticSim/{task}-v0", num_envs=markets, **{"output": "torch", "engine": "cpu", **SMALL, **few, **given}
     )
     envs.reset(seed=11)
     return envs

@@ -192,7 +192,7 @@ def test_memory_begins_anew_with_each_episode_and_goes_with_states_and_clones(en
         core.set_slot_policies({0: patient})
     here, there = cores
     here.reset(6), there.reset(7)
-    for t in range(20):
+    for t in range(11):
         here.step()
         assert here._engine.bound("policy_memory")[:, 0].tolist() == [t % 9 + 1] * 3
         load_state(there, state_of(here), strict=True)
@@ -243,7 +243,7 @@ def test_programs_that_cannot_be_compiled_change_nothing(monkeypatch):
 @pytest.mark.parametrize("preset", ["news", "trading"])
 def test_programs_as_opponents_play_as_functions_do(engine, mode, preset):
     """A market's episode ends with the learner's, not before, whatever ends for opponents."""
-    task = {"horizon": 7, "bank_size": 2, "max_loss": 40.0}
+    task = {"horizon": 7, "bank_size": 2, "warmup": 4, "max_loss": 40.0}
     scripted = policies.FixedSpread(MarketMakingTask(**task), 2.0)
     how = {
         "num_envs": 5,

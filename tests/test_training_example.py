@@ -15,7 +15,7 @@ def fused(ppo):  # noqa: F811
     learners = importlib.import_module("ppo_learners")
 
     def make(**changes):
-        trainer = trainer_of(ppo, DEVICE, bf16=False, num_envs=64, num_steps=8, compile=False, **changes)
+        trainer = trainer_of(ppo, DEVICE, bf16=False, num_envs=32, num_steps=8, compile=False, **changes)
         trainer.learner = learners.FusedLearner(trainer)
         return trainer
 
@@ -24,7 +24,7 @@ def fused(ppo):  # noqa: F811
 
 def plain(ppo, **changes):  # noqa: F811
     return trainer_of(
-        ppo, DEVICE, bf16=False, num_envs=64, num_steps=8, compile=False, fused=False, horizon=5, **changes
+        ppo, DEVICE, bf16=False, num_envs=32, num_steps=8, compile=False, fused=False, horizon=5, **changes
     )
 
 
@@ -54,7 +54,8 @@ def test_both_learn_the_same(ppo, fused, decide):  # noqa: F811
 def test_either_goes_on_from_the_others_checkpoint(ppo, fused, tmp_path):  # noqa: F811
     checkpoints = importlib.import_module("ppo_checkpoints")
     progress = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
-    for make, other in ((lambda: plain(ppo), lambda: fused(horizon=5)), (lambda: fused(horizon=5), lambda: plain(ppo))):
+    makers = (lambda: plain(ppo, update_epochs=1)), (lambda: fused(horizon=5, update_epochs=1))
+    for make, other in (makers, makers[::-1]):
         trainer, path = make(), tmp_path / "checkpoint.pt"
         trainer.update(1e-3)
         checkpoints.save(path, trainer, 1, 1, progress)
@@ -68,7 +69,7 @@ def test_either_goes_on_from_the_others_checkpoint(ppo, fused, tmp_path):  # noq
 
 def test_networks_that_are_put_back_are_taken_up(ppo, fused):  # noqa: F811
     """As studies do between seeds: the same start and the same random numbers end alike."""
-    trainer, ends = fused(horizon=50), []
+    trainer, ends = fused(horizon=50, update_epochs=1), []
     start = copy.deepcopy(trainer.networks.state_dict())
     for _ in range(2):
         trainer.networks.load_state_dict(start)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kineticsim_env.agents.numbers import Int32, as_chance
 from kineticsim_env.engines.numpy.orders import View, placed_ticks
-from kineticsim_env.engines.numpy.rules import GOLDEN, best_with_quotes, bits, mix64
+from kineticsim_env.engines.numpy.rules import GOLDEN, best_with_quotes, bits, clip, mix64
 from kineticsim_env.engines.numpy.state import NO_PRICE, Markets
 
 FAR = 2**29  # ticks off the grid's first, beyond which an order's price is cut
@@ -91,7 +91,7 @@ def numbers_seen(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray
     each = np.arange(len(m.rows))
     units = []
     for book, best, tick, quantity in ((m.bid, best_bid, bid_tick, bid_qty), (m.ask, best_ask, ask_tick, ask_qty)):
-        there = np.clip(best, 0, m.num_levels - 1)
+        there = clip(best, 0, m.num_levels - 1)
         units.append(book[each, there] + np.where(tick == there[:, None], quantity, 0).sum(axis=1))
     return {
         "mid2": view.mid2 + 2 * m.price_origin,
@@ -178,6 +178,6 @@ def placed(m: Markets, raw: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
     """Return whether orders [4, m, n] sell, their ticks, quantities and whether they are marketable, [m, n]."""
     side, price, quantity, fired = raw
     sells = side < 0
-    tick = np.clip(price - m.price_origin[:, None], -FAR, FAR) - np.sign(side) * m.params["tax"][:, None]
+    tick = clip(price - m.price_origin[:, None], -FAR, FAR) - np.sign(side) * m.params["tax"][:, None]
     tick = placed_ticks(m, tick, sells, fired != 0, view.collar_price)
     return sells, tick, np.where(side != 0, np.maximum(quantity, 0), 0), fired != 0

@@ -15,7 +15,7 @@ from kineticsim_env.engines.numpy.orders import (
     on_grid,
     to_multiple,
 )
-from kineticsim_env.engines.numpy.rules import best_with_quotes, bits, clear_auction, ration, scatter
+from kineticsim_env.engines.numpy.rules import best_with_quotes, bits, clear_auction, clip, ration, scatter
 from kineticsim_env.engines.numpy.state import CLASSES, WORD_RATIONING, WORD_WALK, Markets
 
 
@@ -30,7 +30,7 @@ def quotes_on_grid(m: Markets) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     bid_qty = np.where(bid_tick >= 0, m.quotes[..., 1], 0)
     ask_qty = np.where(ask_tick <= last, m.quotes[..., 3], 0)
     if m.continuous:
-        return np.clip(bid_tick, 0, last), bid_qty, np.clip(ask_tick, 0, last), ask_qty
+        return clip(bid_tick, 0, last), bid_qty, clip(ask_tick, 0, last), ask_qty
     return on_grid(m, bid_tick), bid_qty, on_grid(m, ask_tick), ask_qty
 
 

@@ -6,7 +6,7 @@ bool [m], says.
 
 import numpy as np
 
-from kineticsim_env.engines.numpy.rules import bit_sign, bits
+from kineticsim_env.engines.numpy.rules import bit_sign, bits, clip
 from kineticsim_env.engines.numpy.state import (
     MAX_ORIGIN,
     MAX_PRICE,
@@ -36,7 +36,7 @@ def walk_fundamental(m: Markets, b: np.ndarray, due: np.ndarray) -> None:
     word = m.word(WORD_WALK, b)
     step = np.where(bits(word, 0, 16) < m.now["walk_threshold"], bit_sign(word, 31), 0)
     jump = np.where(bits(word, 32, 16) < m.now["jump_threshold"], bit_sign(word, 63) * m.now["jump_size"], 0)
-    m.fundamental_price = np.clip(m.fundamental_price + (step + jump) * due, -MAX_PRICE, MAX_PRICE)
+    m.fundamental_price = clip(m.fundamental_price + (step + jump) * due, -MAX_PRICE, MAX_PRICE)
 
 
 def cancelled(m: Markets, book: np.ndarray, b: np.ndarray, due: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ def slide_window(m: Markets, mid2: np.ndarray, due: np.ndarray) -> np.ndarray:
     )
     source = np.arange(m.num_levels) + shift[:, None]
     inside = (source >= 0) & (source < m.num_levels)
-    source = np.clip(source, 0, m.num_levels - 1)
+    source = clip(source, 0, m.num_levels - 1)
     m.bid = np.where(inside, np.take_along_axis(m.bid, source, axis=1), 0)
     m.ask = np.where(inside, np.take_along_axis(m.ask, source, axis=1), 0)
     m.prev_mid2 = m.prev_mid2 - 2 * shift

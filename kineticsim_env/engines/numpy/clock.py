@@ -4,38 +4,58 @@ Events are numbered g through an episode; markets have come to different numbers
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats
 from kineticsim_env.engines.numpy.agents import added_order_at, look
 from kineticsim_env.engines.numpy.auction import Waiting, clear, observed_mid2, quotes_on_grid
-from kineticsim_env.engines.numpy.orders import View, limit_quote_prices, marketable_ticks, order_of, who_comes
+from kineticsim_env.engines.numpy.orders import (
+    View,
+    class_of,
+    limit_quote_prices,
+    marketable_ticks,
+    order_of,
+    who_comes,
+)
 from kineticsim_env.engines.numpy.rules import bits
 from kineticsim_env.engines.numpy.state import WORD_WALK, Markets
 
-
-def events(m: Markets) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, of each event of the present interval, its number g, its beat's b, and whether the beat is due, [m]."""
-    for place in range(int(m.params["interval"][0])):
-        g = m.first_event + place
-        yield g, g // m.params["beat"], g % m.params["beat"] == 0
+AT_ONCE = 64  # events of an interval that are drawn together
 
 
-def view_at(m: Markets, b: np.ndarray) -> View:
-    """Return what an agent knows who comes after beat b."""
-    return View(observed_mid2(m), m.ret, m.beat_price, bits(m.word(WORD_WALK, b), 16, 1))
+class Event(NamedTuple):
+    """What is drawn of one event of each market, [m] each, whatever its state."""
+
+    g: np.ndarray  # its number
+    b: np.ndarray  # that of its beat
+    due: np.ndarray  # whether the beat comes first
+    agent: np.ndarray  # who comes,
+    kind: np.ndarray  # of which class, as `class_of`
+    word: np.ndarray  # the order's random word
+    coin: np.ndarray  # the beat's, for prices half way between ticks
 
 
-def coming_order(m: Markets, g: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the order of who comes at event g after beat b, [m]: as `orders.order_at`."""
-    view = view_at(m, b)
-    agent, word = who_comes(m, g), m.word(0, g)
-    built_in = order_of(m, agent, word, g, view)
+def events(m: Markets) -> Iterator[Event]:
+    """Yield the events of the present interval."""
+    for places in np.split(np.arange(m.params["interval"][0]), range(AT_ONCE, m.params["interval"][0], AT_ONCE)):
+        g, beat = m.first_event[:, None] + places, m.params["beat"][:, None]
+        b, agent = g // beat, who_comes(m, g)
+        coin = bits(m.words(WORD_WALK, b), 16, 1)
+        of_all = (g, b, g % beat == 0, agent, class_of(m, agent), m.words(0, g), coin)
+        yield from map(Event._make, zip(*(x.T for x in of_all), strict=True))
+
+
+def coming_order(m: Markets, event: Event) -> tuple[np.ndarray, ...]:
+    """Return the order of who comes, [m]: as `orders.order_of`."""
+    view = View(observed_mid2(m), m.ret, m.beat_price, event.coin)
+    built_in = order_of(m, event.agent + event.g, event.kind, event.word, view)
     if not m.groups:
         return built_in
-    added = added_order_at(m, agent, word, view, look(m, view, g, quotes_on_grid(m)))
-    return tuple(np.where(agent >= m.first_added, one, other) for one, other in zip(added, built_in, strict=True))
+    seen = look(m, view, event.g, quotes_on_grid(m))
+    added, theirs = added_order_at(m, event.agent, event.word, view, seen), event.agent >= m.first_added
+    return tuple(np.where(theirs, one, other) for one, other in zip(added, built_in, strict=True))
 
 
 def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -48,10 +68,10 @@ def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray,
     m.beat_price = m.last_price
     waiting = np.zeros((len(m.rows), 2, m.num_levels), np.int64)
     marketable = np.zeros((len(m.rows), 2), np.int64)
-    for g, b, due in events(m):
-        if due.any():
-            hold_beat(m, waiting, g, b, due)
-        sells, tick, quantity, fired = coming_order(m, g, b)
+    for event in events(m):
+        if event.due.any():
+            hold_beat(m, waiting, event.g, event.b, event.due)
+        sells, tick, quantity, fired = coming_order(m, event)
         side = sells.astype(np.int64)
         waiting[book, side, tick] += quantity
         marketable[book, side] += quantity * fired

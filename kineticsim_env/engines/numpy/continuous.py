@@ -14,11 +14,11 @@ def continuous_interval(m: Markets) -> tuple[np.ndarray, np.ndarray]:
     volume, fills = m.volume, np.zeros((*m.cash.shape, 2), np.int64)
     m.signed_volume = np.zeros_like(volume)
     came = np.zeros_like(m.t)
-    for g, b, due in events(m):
-        if due.any():
-            hold_beat(m, b, due)
-        under_way.arrive(m, g, came, fills)
-        sells, tick, quantity, fired = coming_order(m, g, b)
+    for event in events(m):
+        if event.due.any():
+            hold_beat(m, event.b, event.due)
+        under_way.arrive(m, event.g, came, fills)
+        sells, tick, quantity, fired = coming_order(m, event)
         left = quantity - trade(m, ~sells, tick, quantity, fills)
         rests = np.where(fired, 0, left)
         for side, book in ((~sells, m.bid), (sells, m.ask)):

@@ -10,6 +10,7 @@ import numpy as np
 
 from kineticsim_env.engines.numpy import queues
 from kineticsim_env.engines.numpy.orders import limit_ladders, limit_quote_prices, on_grid
+from kineticsim_env.engines.numpy.rules import clip
 from kineticsim_env.engines.numpy.state import MAX_PRICE, Markets
 from kineticsim_env.engines.numpy.trades import check_resting, trade, would_trade
 
@@ -113,7 +114,7 @@ def units_that_stay(had: np.ndarray, quantity: np.ndarray, topped_up: np.ndarray
     Where it is `topped_up` the second place is withdrawn, to come with the top-up.
     """
     before = np.cumsum(had, axis=2) - had
-    stays = np.clip(quantity[:, :, None] - before, 0, had)
+    stays = clip(quantity[:, :, None] - before, 0, had)
     stays[:, :, 1:] = np.where(topped_up[:, :, None], 0, stays[:, :, 1:])
     return stays
 

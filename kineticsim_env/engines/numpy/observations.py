@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy.actions import EXECUTOR, FUNDAMENTAL, MAKER, NOISE, TRADER, order_side, remaining
-from kineticsim_env.engines.numpy.rules import best_prices
+from kineticsim_env.engines.numpy.rules import best_prices, clip
 from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
 
 FIRST_SETTING = 2  # of the numbers of extra columns: those of settings of the task that differ
@@ -75,7 +75,7 @@ def market_features(m: Markets, c2: np.ndarray) -> np.ndarray:
 def at_ticks(depth: np.ndarray, tick: np.ndarray) -> np.ndarray:
     levels = depth.shape[1]
     inside = (tick >= 0) & (tick < levels)
-    return np.where(inside, np.take_along_axis(depth, np.clip(tick, 0, levels - 1), axis=1), 0)
+    return np.where(inside, np.take_along_axis(depth, clip(tick, 0, levels - 1), axis=1), 0)
 
 
 def level_features(task: dict[str, Any], c2: np.ndarray, quotes: np.ndarray, ahead: np.ndarray) -> np.ndarray:

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kineticsim_env.engines.numpy.rules import bit_sign, bits
+from kineticsim_env.engines.numpy.rules import bit_sign, bits, clip
 from kineticsim_env.engines.numpy.state import CLASSES, MAX_PRICE, WORD_WHO, Markets
+
+NOBODY = len(CLASSES)  # in place of a class
 
 
 class View(NamedTuple):
@@ -46,8 +48,10 @@ def limited(m: Markets, tick: np.ndarray, sells: np.ndarray | bool, collar_price
 
 def on_grid(m: Markets, tick: np.ndarray) -> np.ndarray:
     """Return the nearest tick of the grid, a multiple of the tick size, to each of [m, n]."""
+    if not (m.params["tick_size"] > 1).any():
+        return clip(tick, 0, m.num_levels - 1)
     lowest, highest = grid_ends(m)
-    return np.clip(tick, lowest[:, None], highest[:, None])
+    return clip(tick, lowest[:, None], highest[:, None])
 
 
 def marketable_ticks(m: Markets, collar_price: np.ndarray) -> np.ndarray:
@@ -73,8 +77,8 @@ def limit_ladders(
     """
     largest, limit = m.params["max_quote_qty"][:, None, None], m.params["inventory_limit"][:, None, None]
     held = inventory[..., None]
-    bid_price, ask_price = (np.clip(ladders[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
-    bid_qty, ask_qty = (np.clip(ladders[..., i].astype(np.int64), 0, largest) for i in (1, 3))
+    bid_price, ask_price = (clip(ladders[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
+    bid_qty, ask_qty = (clip(ladders[..., i].astype(np.int64), 0, largest) for i in (1, 3))
     bid_qty = np.where(limit >= 0, share_room(limit - held, -bid_price, bid_qty), bid_qty)
     ask_qty = np.where(limit >= 0, share_room(limit + held, ask_price, ask_qty), ask_qty)
     crossed = both_rest & (bid_price >= ask_price) & (bid_qty > 0) & (ask_qty > 0)
@@ -87,7 +91,7 @@ def share_room(room: np.ndarray, distance: np.ndarray, quantity: np.ndarray) -> 
     order = np.argsort(distance, axis=-1, kind="stable")
     wanted = np.take_along_axis(quantity, order, axis=-1)
     given, before = np.empty_like(quantity), np.cumsum(wanted, axis=-1) - wanted
-    np.put_along_axis(given, order, np.clip(room - before, 0, wanted), axis=-1)
+    np.put_along_axis(given, order, clip(room - before, 0, wanted), axis=-1)
     return given
 
 
@@ -110,28 +114,27 @@ def side_and_offset(
     `word` has the agents' words, [m, n]; `parity` their indices plus the number of the auction or event: makers buy if
     it is even.
     """
-    now = {name: x[:, None] for name, x in m.now.items()}
     side = bit_sign(word, 31)
     if kind == "noise":
-        spread = now["noise_spread"]
+        spread = m.now["noise_spread"][:, None]
         return side, ((word >> np.uint64(48)).astype(np.int64) * (2 * spread + 1) >> 16) - spread
     if kind == "maker":
         side = 1 - 2 * (parity & 1)
-        return side, -side * now["maker_half_spread"]
+        return side, -side * m.now["maker_half_spread"][:, None]
     signal = view.ret if kind == "momentum" else np.sign(2 * (m.fundamental_price - m.price_origin) - view.mid2)
     side = np.where(signal[:, None] != 0, signal[:, None], side)
-    return side, side * now["taker_offset"]
+    return side, side * m.now["taker_offset"][:, None]
 
 
 def limit_ticks(m: Markets, side: np.ndarray, offset: np.ndarray, view: View) -> np.ndarray:
     """Return the ticks [m, n] of limit orders: around the middle, rounded, with the tax priced in."""
-    p = {name: x[:, None] for name, x in m.params.items()}
+    rounding, tax = m.params["rounding"][:, None], m.params["tax"][:, None]
     middle2 = np.where(m.params["reference"] == 1, 2 * (m.fundamental_price - m.price_origin), view.mid2)
     doubled = middle2[:, None] + 2 * offset
     floor = doubled >> 1
-    upwards = np.where(p["rounding"] == 1, view.coin[:, None], floor) if p["rounding"].any() else floor
+    upwards = np.where(rounding == 1, view.coin[:, None], floor) if rounding.any() else floor
     tick = floor + (doubled & 1 & upwards)
-    return tick - side * p["tax"] if p["tax"].any() else tick
+    return tick - side * tax if tax.any() else tick
 
 
 def placed_ticks(
@@ -169,22 +172,30 @@ def class_orders(m: Markets, kind: str, view: View) -> tuple[np.ndarray, ...]:
 
 
 def who_comes(m: Markets, g: np.ndarray) -> np.ndarray:
-    """Return the index of the agent that comes at event g of each market, [m]."""
-    half = m.word(WORD_WHO, g >> 1)
-    return (np.where(g & 1, bits(half, 32, 32), bits(half, 0, 32)) * m.params["num_agents"]) >> 32
+    """Return the indices of the agents that come at events g, [m, n]."""
+    half = m.words(WORD_WHO, g >> 1)
+    return (np.where(g & 1, bits(half, 32, 32), bits(half, 0, 32)) * m.params["num_agents"][:, None]) >> 32
 
 
-def order_of(m: Markets, agent: np.ndarray, word: np.ndarray, g: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
-    """Return the order of a built-in agent that comes at event g, given the event's word, [m]: as `class_orders`.
+def class_of(m: Markets, agent: np.ndarray) -> np.ndarray:
+    """Return the classes of agents, [m, n], as places in CLASSES; NOBODY: a learner or a user's agent is instead."""
+    first = [m.params[f"first_{name}"][:, None] if name != "noise" else 0 for name in CLASSES]
+    count = [m.params[f"num_{name}"][:, None] for name in CLASSES]
+    of_each = [(agent >= one) & (agent < one + many) for one, many in zip(first, count, strict=True)]
+    return np.select(of_each, range(len(CLASSES)), NOBODY)
 
-    If nobody comes, since a learner replaces the agent, the quantity is 0; nor is an agent built in that users added.
+
+def order_of(m: Markets, parity: np.ndarray, kind: np.ndarray, word: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
+    """Return the order of a built-in agent, given its class and the event's word, [m]: as `class_orders`.
+
+    `parity` is as in `side_and_offset`. The quantity is 0 where nobody comes.
     """
-    p = m.params
-    first = np.stack([np.zeros_like(g), *(p[f"first_{name}"] for name in CLASSES[1:])])
-    kind = (agent >= first).sum(axis=0) - 1
-    inactive = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
-    of_each = [side_and_offset(m, name, word[:, None], (agent + g)[:, None], view) for name in CLASSES]
-    side, offset = (np.choose(kind[:, None], parts) for parts in zip(*of_each, strict=True))
-    maker = (kind == CLASSES.index("maker"))[:, None]
-    tick, quantity, fired = orders_of(m, word[:, None], side, offset, ~maker, view)
-    return side[:, 0] < 0, tick[:, 0], np.where(inactive, 0, quantity[:, 0]), fired[:, 0]
+    word, parity = word[:, None], parity[:, None]
+    side = offset = np.zeros_like(parity)
+    for number in {*kind.tolist()} - {NOBODY}:
+        of_class = side_and_offset(m, CLASSES[number], word, parity, view)
+        here = (kind == number)[:, None]
+        side, offset = (np.where(here, *parts) for parts in zip(of_class, (side, offset), strict=True))
+    takes = (kind != CLASSES.index("maker"))[:, None]
+    tick, quantity, fired = orders_of(m, word, side, offset, takes, view)
+    return side[:, 0] < 0, tick[:, 0], np.where(kind == NOBODY, 0, quantity[:, 0]), fired[:, 0]

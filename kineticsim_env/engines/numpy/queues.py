@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kineticsim_env.engines.numpy.orders import on_grid
-from kineticsim_env.engines.numpy.rules import bits, scatter
+from kineticsim_env.engines.numpy.rules import bits, clip, scatter
 from kineticsim_env.engines.numpy.state import WORD_QUEUE, Markets
 
 
@@ -33,7 +33,7 @@ def built_in_at(m: Markets, tick: np.ndarray) -> np.ndarray:
     """Return the built-in units at the ticks of bids and asks [m, J, 2]; 0 off the grid."""
     book = np.stack([m.bid, m.ask], axis=-1)
     inside = (tick >= 0) & (tick < m.num_levels)
-    return np.where(inside, np.take_along_axis(book, np.clip(tick, 0, m.num_levels - 1), axis=1), 0)
+    return np.where(inside, np.take_along_axis(book, clip(tick, 0, m.num_levels - 1), axis=1), 0)
 
 
 def quote_ticks(m: Markets) -> np.ndarray:
@@ -47,7 +47,7 @@ def cancel(m: Markets, loss: np.ndarray, b: np.ndarray) -> None:
     u32 = np.stack([bits(word, 0, 32), bits(word, 32, 32)], axis=1)[:, None]
     tick = quote_ticks(m)
     there = built_in_at(m, tick)
-    lost = np.take_along_axis(loss.transpose(0, 2, 1), np.clip(tick, 0, m.num_levels - 1), axis=1) * (there > 0)
+    lost = np.take_along_axis(loss.transpose(0, 2, 1), clip(tick, 0, m.num_levels - 1), axis=1) * (there > 0)
     m.queue = m.queue - (lost * m.queue + (u32 * there >> 32)) // np.maximum(there, 1)
     m.bid, m.ask = m.bid - loss[:, 0], m.ask - loss[:, 1]
 
@@ -81,23 +81,21 @@ def take(m: Markets, buys: np.ndarray, limit: np.ndarray, quantity: np.ndarray, 
     price, standing = m.quotes[each, :, 2 * side], m.quotes[each, :, 2 * side + 1]
     tick = price - m.price_origin[:, None]
     standing = np.where((tick >= 0) & (tick <= last), standing, 0)
-    at = np.clip(np.where(buys[:, None], tick, last - tick), 0, last)
+    at = clip(np.where(buys[:, None], tick, last - tick), 0, last)
 
     book, shape = each[:, None], built_in.shape
     there = built_in + scatter((book, at), standing, shape)
     there[np.arange(last + 1) > np.where(buys, limit, last - limit)[:, None]] = 0
     better = np.cumsum(there, axis=1) - there
     stand_before = before_each(at, m.queue[each, :, side], m.moments[each, :, side], standing)
-    before_own = np.where(
-        own & (standing > 0), np.take_along_axis(better, at, axis=1) + stand_before, quantity[:, None]
-    )
+    before_own = np.where(own & (standing > 0), better[book, at] + stand_before, quantity[:, None])
     quantity = np.minimum(quantity, before_own.min(axis=1, initial=2**62))
-    taken = np.clip(quantity[:, None] - better, 0, there)
-    fills = np.clip(np.take_along_axis(taken, at, axis=1) - stand_before, 0, standing)
+    taken = clip(quantity[:, None] - better, 0, there)
+    fills = clip(taken[book, at] - stand_before, 0, standing)
     gone = taken - scatter((book, at), fills, shape)
 
     m.quotes[each, :, 2 * side + 1] -= fills
-    m.queue[each, :, side] = np.maximum(0, m.queue[each, :, side] - np.take_along_axis(gone, at, axis=1))
+    m.queue[each, :, side] = np.maximum(0, m.queue[each, :, side] - gone[book, at])
     drop_empty(m)
     m.ask = np.where(buys[:, None], m.ask - gone, m.ask)
     m.bid = np.where(buys[:, None], m.bid, m.bid - gone[:, ::-1])

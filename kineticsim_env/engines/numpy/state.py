@@ -108,7 +108,7 @@ class Markets:
         self.orders = args.get("orders_per_side") or 1
         self.places = 1 if self.orders == 1 else 2
         self.standing_per_slot = self.orders * self.places
-        self.params = {name: np.broadcast_to(x, args["markets"])[rows] for name, x in args["params"].items()}
+        self.params = {name: x[rows] for name, x in args["params"].items()}
         self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
         for name in self.names:
             values = args[name][rows].astype(np.int64)
@@ -196,10 +196,9 @@ class Markets:
         return np.where(both, best_bid + best_ask, 2 * self.last_tick) + 2 * self.price_origin
 
     def words(self, index: Any, t: np.ndarray | int | None = None) -> np.ndarray:
-        """Random words `w(index)` as [m, n], index [n] or [m, n]; at the present t unless another is given."""
-        key = episode_key(self.seed, self.episode)
-        t = self.t if t is None else np.broadcast_to(t, self.t.shape)
-        return random_words(key[:, None], t[:, None], np.asarray(index))
+        """Random words `w(index)` as [m, n], index [n] or [m, n]; at the present t, or at others, [m] or [m, n]."""
+        key, t = episode_key(self.seed, self.episode), np.asarray(self.t if t is None else t)
+        return random_words(key[:, None], t[:, None] if t.ndim == 1 else t, np.asarray(index))
 
     def word(self, index: int, t: np.ndarray | int | None = None) -> np.ndarray:
         """Random word `w(index)` of each market, [m]."""
