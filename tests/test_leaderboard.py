@@ -1,4 +1,4 @@
-"""docs/leaderboard.md: measured by the command `evaluate` on drawn seeds, written from its figures, and nothing else."""
+"""docs/leaderboard.md: measured by the command `evaluate` on drawn seeds, and written from its figures alone."""
 
 import json
 

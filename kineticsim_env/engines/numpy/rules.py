@@ -42,7 +42,7 @@ def bit_sign(word: np.ndarray, low: int) -> np.ndarray:
     return 2 * bits(word, low, 1) - 1
 
 
-def clip(x: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
+def clip(x: np.ndarray | int, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
     """Return what `np.clip` does, which takes several times as long for the few numbers of an event."""
     return np.minimum(np.maximum(x, low), high)
 
