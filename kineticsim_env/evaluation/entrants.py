@@ -63,8 +63,9 @@ def entrant_of(argument: str, word: str, task: str, preset: str) -> Entrant:
     known = {one.name: one for one in _all_scripted(task, preset)}
     found = next((name for name in known if _plain(name) == _plain(word)), None)
     if found is None:
-        allowed = f"FILE.py:CLASS, FILE{ENDING}, one of the trained policies ({', '.join(trained()) or 'none yet'})"
-        allowed += f" or of the scripted ones of {task} in {preset} ({', '.join(known) or 'none'})"
+        there = ", ".join(trained(f"{preset}/{task}/")) or "none"
+        allowed = f"FILE.py:CLASS, FILE{ENDING}, one of the trained policies of {task} in {preset} ({there})"
+        allowed += f" or of the scripted ones ({', '.join(known) or 'none'})"
         raise ValueError(f"{argument}: expected {allowed}, got {word!r}")
     return known[found]
 
