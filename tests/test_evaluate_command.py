@@ -187,7 +187,10 @@ def test_trained_policies_play_beside_others(tmp_path, monkeypatch, capsys):
         (["no trade", "--against", "x"], "error: --against: expected FILE.py:CLASS, .*, got 'x'"),
         (["no trade", "--task", "chess"], "error: --task: expected one of 'market_making', 'execution', 'trading'"),
         (["no trade", "--preset", "mars"], "error: --preset: expected one of .*got 'mars'"),
-        (["no trade", "--preset", "paper"], "error: policy: .*scripted ones of market_making in paper (none), got"),
+        (
+            ["no trade", "--preset", "paper"],
+            "error: policy: .*trained policies of market_making in paper (none) or of the scripted ones (none), got",
+        ),
         (["no trade", "--engine", "tpu"], "error: --engine: expected .*got 'tpu'"),
         (
             ["no trade", "--json", "no/a.json"],

@@ -59,8 +59,8 @@ def command(options: argparse.Namespace) -> int:
     played = entrant_of("policy", options.who, options.task, options.preset)
     others = rivals_of("against", options.against, options.task, options.preset)
     entrants = {entrant.name: entrant for entrant in (*others, played)}
-    markets = options.episodes * len({(one.action_type, one.see_fundamental) for one in entrants.values()})
-    memory.require("--episodes", f"{options.episodes} episodes", {"markets": _BYTES * markets}, device)
+    count = options.episodes * len({(one.action_type, one.see_fundamental) for one in entrants.values()})
+    memory.require("--episodes", f"{options.episodes} episodes", {"markets": _BYTES * count}, device)
 
     @functools.cache
     def envs(action_type: str, see_fundamental: bool) -> Any:
@@ -68,11 +68,12 @@ def command(options: argparse.Namespace) -> int:
         shown: dict[str, Any] = {"action_type": action_type, "see_fundamental": see_fundamental}
         return evaluation_env(options.episodes, task, **shown, **where)
 
+    markets = {name: envs(one.action_type, one.see_fundamental) for name, one in entrants.items()}
+    made = {name: one.make(markets[name].core.task) for name, one in entrants.items()}  # before any plays
     results: dict[str, Evaluation] = {}
     with progress_bar(None, "evaluate", "policy", len(entrants), leave=False) as bar:
-        for name, entrant in entrants.items():
-            market = envs(entrant.action_type, entrant.see_fundamental)
-            results[name] = evaluate(entrant.make(market.core.task), market, options.seed)
+        for name, policy in made.items():
+            results[name] = evaluate(policy, markets[name], options.seed)
             bar.update()
     where = f"{options.task} in {options.preset}"
     print(f"{options.episodes:,} episodes of {where}, seed {options.seed}, engine {engine}; ± 95%\n")

@@ -44,6 +44,8 @@ class Picture(Canvas):
         moment = check_instance("recorder", recorder, MarketRecorder).moment
         if moment is None:
             raise ValueError("recorder: expected a recorder after its record(), got one that has not recorded")
+        if whole is not None and check_instance("whole", whole, MarketRecorder).moment is None:
+            raise ValueError("whole: expected a recorder after its record(), got one that has not recorded")
         self.fill(colours.PAPER)
         self._head(recorder, moment)
         self._ladder(recorder, moment)

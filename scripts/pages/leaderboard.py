@@ -94,7 +94,7 @@ def measured(record: Mapping[str, Any]) -> str:
     machine = record["machine"]
     where = machine["gpu"] or machine["cpu"]
     return wrapped(
-        f"{record['episodes']:,} episodes of each task in `{PRESET}`, the same for all; seed {record['seed']}, drawn "
+        f"[Measured](benchmarks/{FILE.name}): {record['episodes']:,} episodes of each task in `{PRESET}`, the same for all; seed {record['seed']}, drawn "
         f"when it was measured: {record['rules']['date']}, commit {record['rules']['commit']}, on one "
         f"{where.removeprefix('NVIDIA ')}. ± is half of a 95% interval over episodes."
     )
