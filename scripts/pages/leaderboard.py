@@ -93,10 +93,11 @@ def measured(record: Mapping[str, Any]) -> str:
     """Return how it was measured."""
     machine = record["machine"]
     where = machine["gpu"] or machine["cpu"]
+    rules, what = record["rules"], f"{record['episodes']:,} episodes of each task in `{PRESET}`, the same for all"
     return wrapped(
-        f"[Measured](benchmarks/{FILE.name}): {record['episodes']:,} episodes of each task in `{PRESET}`, the same for all; seed {record['seed']}, drawn "
-        f"when it was measured: {record['rules']['date']}, commit {record['rules']['commit']}, on one "
-        f"{where.removeprefix('NVIDIA ')}. ± is half of a 95% interval over episodes."
+        f"[Measured](benchmarks/{FILE.name}): {what}; seed {record['seed']}, drawn when it was measured: "
+        f"{rules['date']}, commit {rules['commit']}, on one {where.removeprefix('NVIDIA ')}. ± is half of a 95% interval "
+        "over episodes."
     )
 
 
