@@ -96,8 +96,8 @@ def measured(record: Mapping[str, Any]) -> str:
     rules, what = record["rules"], f"{record['episodes']:,} episodes of each task in `{PRESET}`, the same for all"
     return wrapped(
         f"[Measured](benchmarks/{FILE.name}): {what}; seed {record['seed']}, drawn when it was measured: "
-        f"{rules['date']}, commit {rules['commit']}, on one {where.removeprefix('NVIDIA ')}. ± is half of a 95% interval "
-        "over episodes."
+        f"{rules['date']}, commit {rules['commit']}, on one {where.removeprefix('NVIDIA ')}. ± is half of a 95% "
+        "interval over episodes."
     )
 
 
