@@ -254,6 +254,10 @@ def test_axes_of_a_whole_path_keep_still():
     last = frame.array()
     frame.draw(whole, whole)
     np.testing.assert_array_equal(frame.array(), last)
+    with pytest.raises(TypeError, match="^whole: expected a MarketRecorder, got "):
+        frame.draw(whole, np.zeros(3))
+    with pytest.raises(ValueError, match="^whole: expected a recorder after its record"):
+        frame.draw(whole, MarketRecorder(make().get_wrapper_attr("core")))
 
 
 def axes_of(frame: Picture) -> np.ndarray:

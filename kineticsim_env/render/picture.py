@@ -41,11 +41,9 @@ class Picture(Canvas):
             whole: One that has seen more of the same episode. The axes then have its range, so that they keep still
                 from picture to picture of a film that ends where it does.
         """
-        moment = check_instance("recorder", recorder, MarketRecorder).moment
-        if moment is None:
-            raise ValueError("recorder: expected a recorder after its record(), got one that has not recorded")
-        if whole is not None and check_instance("whole", whole, MarketRecorder).moment is None:
-            raise ValueError("whole: expected a recorder after its record(), got one that has not recorded")
+        moment = _recorded("recorder", recorder)
+        if whole is not None:
+            _recorded("whole", whole)
         self.fill(colours.PAPER)
         self._head(recorder, moment)
         self._ladder(recorder, moment)
@@ -183,3 +181,11 @@ class Picture(Canvas):
     def _key(self, x: float, y: float, colour: tuple[int, int, int], text: str) -> float:
         self.box(x, y, 12, 11, colour)
         return self.text(text, x + 17, y, 17)
+
+
+def _recorded(name: str, recorder: MarketRecorder) -> Moment:
+    """Return a recorder's present moment, once it is a recorder that has recorded."""
+    moment = check_instance(name, recorder, MarketRecorder).moment
+    if moment is None:
+        raise ValueError(f"{name}: expected a recorder after its record(), got one that has not recorded")
+    return moment
