@@ -14,19 +14,9 @@ import torch
 from kineticsim_env.errors import KineticSimError
 from kineticsim_env.runtime.files import replacing
 
-SAME = (
-    "seed",
-    "num_envs",
-    "num_steps",
-    "hidden",
-    "stack",
-    "action_type",
-)  # arguments that a run keeps, besides what its task is told
-FORMER = {
-    "keep": False,
-    "decide": "interval",
-    "action_type": "continuous",
-}  # what runs had before there were these arguments
+# Arguments that a run keeps, besides what its task is told, and what runs had before there were some of them.
+SAME = "seed", "num_envs", "num_steps", "hidden", "stack", "action_type"
+FORMER = {"keep": False, "decide": "interval", "action_type": "continuous"}
 KINDS = {
     "settings": dict,
     "ranks": int,

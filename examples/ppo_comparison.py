@@ -216,8 +216,8 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     )
     held_out = evaluation_env(args.eval_envs, args.TASK, **market)
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
-    acts: dict[str, Any] = {"action_type": args.action_type}
-    held_out = args.stacked(evaluation_env(args.eval_envs, args.TASK, **market, **acts))
+    acting: dict[str, Any] = {**market, "action_type": args.action_type}
+    held_out = args.stacked(evaluation_env(args.eval_envs, args.TASK, **acting))
     results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)
     table = format_table(results, notes, args.TASK)
     print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
@@ -247,7 +247,7 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     }
     (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
     draw_curve(args.TASK, curve, intervals, args.output / "learning_curve.png")
-    one = args.stacked(evaluation_env(1, args.TASK, **market, **acts))
+    one = args.stacked(evaluation_env(1, args.TASK, **acting))
     draw_episode(networks.act, one, args.output / "episode.png")
     script, *words = sys.argv
     command = f"python examples/{shlex.join([Path(script).name, *words])}"

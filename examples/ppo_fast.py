@@ -273,16 +273,19 @@ def main(args: Args) -> dict[str, float]:
     args.fill_in(device.type == "cuda")
     args.eval_envs = args.eval_envs or args.EPISODES[engine]
     market: dict[str, Any] = {**args.market(), "engine": engine}
-    acts: dict[str, Any] = {"action_type": args.action_type}  # which scripted policies have not
+    acting: dict[str, Any] = {
+        **market,
+        "action_type": args.action_type,
+    }  # the learner's; scripted policies act in numbers
     envs: Any = gym.make_vec(
-        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market, **acts
+        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **acting
     )
     envs = args.stacked(envs)
     training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     networks = networks_for(args, envs)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.unwrapped.simulator}")
-    watched = evaluation_env(args.eval_envs // 4, args.TASK, **training, **acts)
+    watched = evaluation_env(args.eval_envs // 4, args.TASK, **training | acting)
     curve = train(args, envs, networks, args.stacked(watched))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is

@@ -29,7 +29,7 @@ from scripts.pages.provenance import ROOT, stamped
 PRESET = EnvSettings.preset
 PAGE, FILE = ROOT / "docs" / "leaderboard.md", ROOT / "docs" / "benchmarks" / "leaderboard.json"
 DRAWN = 2**60  # seeds above HELD_OUT_SEED that may be drawn: no training and no tuning plays them
-HEADS = ("policy", "lead over the best scripted one, paired", "its sd", "Sharpe ratio", "5% CVaR", "final inventory")
+LEAD, RISKS = "lead over the best scripted one, paired", ("its sd", "Sharpe ratio", "5% CVaR", "final inventory")
 
 
 def best_scripted(task: str) -> str:
@@ -51,42 +51,41 @@ def measure(episodes: int, engine: str) -> dict[str, Any]:
     return stamped("leaderboard", {"machine": describe(), "seed": seed, "episodes": episodes, "tasks": found})
 
 
-def kind_of(name: str) -> str:
+def kind_of(name: str, in_zoo: bool) -> str:
     """Return what a policy is."""
     if name == "informed":
         return "told the fundamental price: an upper mark, no entrant"
-    if name not in trained():
+    if not in_zoo:
         return "scripted"
     return "linear, CMA-ES" if "/linear" in name else f"PPO of {'choices' if '_discrete' in name else 'numbers'}"
 
 
-def rows_of(found: Mapping[str, Any], task: str) -> list[list[str]]:
-    """Return a row for each policy, the best first."""
-    digits = 2 if task == "execution" else 0
-    rows = []
+def shown(figure: Mapping[str, float | None], digits: int) -> str:
+    """Return a figure with half of its interval, as far as there are these."""
+    value, half = figure["value"], figure["half_width"]
+    if value is None:
+        return "–"
+    return f"{value:,.{digits}f}" if half is None else plus_minus((value, half), digits)
+
+
+def body(found: Mapping[str, Any], task: str) -> str:
+    """Return the table of a task, the best first."""
+    digits, zoo, rows = 2 if task == "execution" else 0, trained(), []
     for name, figures in sorted(found["results"].items(), key=lambda item: -item[1]["mean"]["value"]):
-
-        def shown(figure: str, places: int, figures: Mapping[str, Any] = figures) -> str:
-            one = figures[figure]
-            if one["value"] is None:
-                return "–"
-            if one["half_width"] is None:
-                return f"{one['value']:,.{places}f}"
-            return plus_minus((one["value"], one["half_width"]), places)
-
-        lead = figures["difference"]  # of the one that was played over this one
-        ahead = "" if name == found["policy"] else plus_minus((-lead["value"] + 0.0, lead["half_width"]), digits)
-        label = f"**{name}**" if name in trained() else name
-        cells = [shown("standard_deviation", digits), shown("sharpe_ratio", 2), shown("cvar", digits)]
-        rows.append([label, kind_of(name), shown("mean", digits), ahead, *cells, shown("final_inventory", 1)])
-    return rows
-
-
-def body(record: Mapping[str, Any], task: str) -> str:
-    """Return the table of a task."""
-    name, *rest = HEADS
-    heads = (name, "what it is", MEASURES[TASK_WORDS[task]], *rest)
-    return table(heads, rows_of(record["tasks"][task], task), (False, False, *[True] * (len(heads) - 2)))
+        over = figures["difference"]  # what the best scripted one made more
+        lead = {"value": 0.0 - over["value"], "half_width": over["half_width"]}
+        places = {"standard_deviation": digits, "sharpe_ratio": 2, "cvar": digits, "final_inventory": 1}
+        rows.append(
+            [
+                f"**{name}**" if name in zoo else name,
+                kind_of(name, name in zoo),
+                shown(figures["mean"], digits),
+                "" if name == found["policy"] else shown(lead, digits),
+                *(shown(figures[figure], count) for figure, count in places.items()),
+            ]
+        )
+    heads = ("policy", "what it is", MEASURES[TASK_WORDS[task]], LEAD, *RISKS)
+    return table(heads, rows, (False, False, *[True] * (len(heads) - 2)))
 
 
 def measured(record: Mapping[str, Any]) -> str:
@@ -105,7 +104,7 @@ def write(record: Mapping[str, Any], page: Path) -> None:
     """Fill the page."""
     text = replaced(page.read_text(), "measured", measured(record))
     for task in TASK_WORDS:
-        text = replaced(text, task, body(record, task))
+        text = replaced(text, task, body(record["tasks"][task], task))
     page.write_text(text)
 
 

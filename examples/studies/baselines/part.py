@@ -105,8 +105,8 @@ class Part:
 
     def measure(self) -> None:
         """Measure what is missing, and write the part's file where nothing is missing any more."""
-        for name, sizes in LINEAR.items():
-            self.row(name, lambda sizes=sizes: self.linear(sizes))
+        for name in LINEAR:
+            self.row(name, lambda name=name: self.linear(name))
         self.learned(LEARNED, self.options.seeds)
         if self.options.stack > 1:
             self.learned(STACKED, self.options.stack_seeds, stack=self.options.stack)
@@ -143,9 +143,9 @@ class Part:
         played = evaluate(tune.make_scripted(one, told.core.task), told, HELD_OUT_SEED)
         return played, {"note": tune.notes_of({"informed": one})["informed"], "parameters": one["parameters"]}
 
-    def linear(self, sizes: bool) -> tuple[Evaluation, dict[str, Any]]:
+    def linear(self, name: str) -> tuple[Evaluation, dict[str, Any]]:
         """Look for a linear policy by CMA-ES, and play it."""
-        options = self.options
+        options, sizes = self.options, LINEAR[name]
         where: dict[str, Any] = {"task": self.task, "preset": self.preset, "sizes": sizes}
         args = linear_policies.Args(
             **where,
@@ -162,7 +162,6 @@ class Part:
         played = evaluate(linear_policies.LinearPolicies(features, weights), self.held_out, HELD_OUT_SEED)
         network = networks_of(features, weights.to(features.device), self.held_out.core.task.max_qty)[0]
         as_network = evaluate(network.act, self.held_out, HELD_OUT_SEED)
-        name = next(name for name, sees in LINEAR.items() if sees == sizes)
         write_policy(self.policy_path(name), network, self.task, self.preset, as_network, self.command_for(name))
         kept = {name: found[name] for name in ("generations", "decisions", "curve")}
         note = f"{weights.numel()} weights, {found['generations']} generations of {args.population} x {args.markets}"
@@ -184,12 +183,11 @@ class Part:
         if options.ppo_minutes and not options.steps:
             args.total_steps = 10**12  # the time limit ends it
         args.fill_in(device.type == "cuda")
-        market: dict[str, Any] = {**args.market(), "engine": options.engine}
+        market: dict[str, Any] = {**args.market(), "engine": options.engine, "action_type": args.action_type}
         returned: dict[str, Any] = {"output": "torch", "copy": False}
-        acts = {"action_type": args.action_type}
-        envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market, **acts)
-        held_out = evaluation_env(options.episodes, self.task, **self.market, **acts)
-        watched = evaluation_env(max(options.episodes // 8, 1), self.task, **market, **acts, **tune.TRAINING)
+        envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market)
+        held_out = evaluation_env(options.episodes, self.task, action_type=args.action_type, **self.market)
+        watched = evaluation_env(max(options.episodes // 8, 1), self.task, **market, **tune.TRAINING)
         envs, held_out, watched = (args.stacked(each) for each in (envs, held_out, watched))
         networks = ppo_fast.networks_for(args, envs)
         trainer = ppo_fast.Trainer(args, envs, networks)

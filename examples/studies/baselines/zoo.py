@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from kineticsim_env.policies.policy_files import ENDING
@@ -20,22 +19,17 @@ NAMES = {  # of rows; seed 3 of PPO is ppo-3, seed 1 plain ppo
 _ROW = re.compile(r"(?P<row>\w+?)(_seed_(?P<seed>\d+))?")
 
 
-def named(runs: Path) -> Iterator[tuple[str, Path]]:
-    """Return the files of a run's policies that belong into the zoo, with their names there."""
+def fill_zoo(runs: Path, folder: Path = FOLDER) -> list[str]:
+    """Copy a run's policies there, in place of those of the same names; returns the names."""
+    names = []
     for path in sorted(runs.glob(f"*/*{ENDING}")):
         parts = _ROW.fullmatch(path.stem)
-        if parts and parts["row"] in NAMES:
-            _, told = read(path)
-            seed = f"-{parts['seed']}" if parts["seed"] and parts["seed"] != "1" else ""
-            yield f"{told.preset}/{told.task}/{NAMES[parts['row']]}{seed}", path
-
-
-def fill_zoo(runs: Path, folder: Path = FOLDER) -> list[str]:
-    """Copy them there, in place of those of the same names; returns the names."""
-    names = []
-    for name, path in named(runs):
-        place = folder / f"{name}{ENDING}"
+        if parts is None or parts["row"] not in NAMES:
+            continue
+        _, told = read(path)
+        seed = f"-{parts['seed']}" if parts["seed"] and parts["seed"] != "1" else ""
+        names.append(f"{told.preset}/{told.task}/{NAMES[parts['row']]}{seed}")
+        place = folder / f"{names[-1]}{ENDING}"
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
-        names.append(name)
     return names
