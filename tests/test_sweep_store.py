@@ -246,6 +246,21 @@ def test_the_same_functions_are_the_same_in_every_program(tmp_path):
     assert printed[0] == printed[1] and len(set(printed[0])) == 7, found.stderr
 
 
+def test_functions_of_a_text_that_is_run_are_told_apart_in_a_program_that_is_one_too():
+    """From Python 3.13 on the source of `python -c` passes for theirs."""
+    program = (
+        "from kineticsim_env.sweeps.functions import stored_statistic\n"
+        "for column in (0, 0, 1):\n"
+        "    names = {}\n"
+        "    exec(f'def first(price):\\n    return price[:, {column}]\\n', names)\n"
+        "    print(stored_statistic(names['first']))\n"
+    )
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=settings)
+    one, same, other = found.stdout.splitlines()
+    assert one == same != other, found.stderr
+
+
 def test_so_is_one_that_a_text_names(tmp_path, monkeypatch):
     given = {"space": {"noise_spread": [3]}, "statistics": ["first"], "design": "grid", "points": None}
     monkeypatch.setitem(STATISTICS, "first", of_series(closing(2), "last_price"))

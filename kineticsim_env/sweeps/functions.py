@@ -41,7 +41,9 @@ def _written(given: Any, depth: int) -> str:
     code = getattr(given, "__code__", None)
     if code is None:
         return _source(given)
-    text = _instructions(code) if given.__name__ == "<lambda>" else _source(given) or _instructions(code)
+    # A text that is run has no source, though from Python 3.13 on that of `python -c` is found under the same name.
+    unwritten = given.__name__ == "<lambda>" or code.co_filename == "<string>"
+    text = _instructions(code) if unwritten else _source(given) or _instructions(code)
     text += _value(given.__defaults__, depth + 1) + _value(given.__kwdefaults__, depth + 1)
     for cell in given.__closure__ or ():
         with contextlib.suppress(ValueError):  # it has nothing yet
