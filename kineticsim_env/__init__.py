@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.counterfactuals import counterfactual as counterfactual
     from kineticsim_env.envs.batched import BatchedParallelEnv as BatchedParallelEnv
     from kineticsim_env.envs.counterfactual_episodes import env_counterfactual as env_counterfactual
+    from kineticsim_env.envs.custom_tasks import CustomTask as CustomTask
     from kineticsim_env.envs.parallel import parallel_env as parallel_env
     from kineticsim_env.envs.rollouts import rollout as rollout
     from kineticsim_env.scorecards import scorecard as scorecard
@@ -38,6 +39,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
 # Names that load when they are first used, and where they are.
 _LATE = {
     "BatchedParallelEnv": "kineticsim_env.envs.batched",
+    "CustomTask": "kineticsim_env.envs.custom_tasks",
     "block_impact": "kineticsim_env.counterfactuals",
     "calibrate": "kineticsim_env.calibration",
     "causal_impact": "kineticsim_env.counterfactuals",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -48,6 +49,36 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
         where = f"{name}{[int(i) for i in place]}" if place else name
         raise ValueError(f"{where}: expected {allowed}, got {given[place]}")
     return given
+
+
+def form_of(space: gym.Space) -> tuple[torch.dtype, tuple[int, ...]]:
+    """Return the dtype and the shape of an action of a Box, a Discrete or a MultiDiscrete, as the engine takes it."""
+    return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64, space.shape or ()
+
+
+def check_in_space(
+    space: gym.Space, actions: Any, batch: tuple[int, ...], device: torch.device, name: str
+) -> torch.Tensor:
+    """Return actions of a user's own space as a tensor on the device, `[*batch, *shape]`; see `check_actions`.
+
+    `space` is a Box, a Discrete or a MultiDiscrete of one learner. Numbers of a Box up to 0.001 of its range outside of
+    it are clamped, on a GPU whatever is outside.
+    """
+    dtype, shape = form_of(space)
+    given = engine_input(name, actions, dtype, (*batch, *shape), device)
+    if isinstance(space, gym.spaces.Box):
+        low, high = (torch.from_numpy(bound).to(device) for bound in (space.low, space.high))
+        slack = ((high - low) * (float(MOST_ACTION) - 1)).nan_to_num(posinf=0.0)
+    else:
+        high = torch.as_tensor(getattr(space, "nvec", getattr(space, "n", 0)), device=device) - 1
+        low = slack = torch.zeros_like(high)
+    if device.type == "cpu":
+        good = (given >= low - slack) & (given <= high + slack)  # False for NaN
+        if not good.all():
+            place = tuple(int(i) for i in (~good).nonzero()[0])
+            where = f"{name}{list(place)}" if place else name
+            raise ValueError(f"{where}: expected a number of {space}, got {given[place].item()}")
+    return torch.clamp(given, low, high)
 
 
 def _dtype(limit: int) -> torch.dtype:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         action_mask: bool
         features: Any
         terminate: Any
+        custom_task: Any
 
     class OfManyMarkets(OfOneMarket, total=False):
         """Settings of environments with many markets."""
@@ -84,11 +85,13 @@ def with_task(
 
     `horizon` is the task's by another name, None where it was not given; `how` goes to `own_functions`.
     """
-    own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
+    own, fields = own_functions(task, settings.features, settings.terminate, settings.custom_task, roles, **how)
     known = OF_ONE if one_market else OF_MANY
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon}, settings=known)
     if settings.action_mask and made.action_type != "discrete":
         raise ValueError("action_mask: expected False with action_type='continuous', got True")
+    if settings.action_mask and own is not None and own.acts:
+        raise ValueError("action_mask: expected False with a custom_task that has an action_space, got True")
     return dataclasses.replace(settings, own=own), made
 
 

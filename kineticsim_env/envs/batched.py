@@ -83,7 +83,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
         self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
-        self.single_action_spaces = {role: self.core.task.action_space(role) for role in self.groups}
+        self.single_action_spaces = {role: self.core.action_space(role) for role in self.groups}
         self.state_space = state_space([self.core.observation_space(role) for role in roles])
         self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
         self._limits = {role: self.core.task.num_choices(role) for role in self.groups}
@@ -181,16 +181,16 @@ class BatchedParallelEnv(BaseMarketEnv):
             raise ValueError(
                 f"actions: expected one entry for each of {list(self.groups)}, got missing or unknown roles {odd}"
             )
-        if are_records(actions):
+        named = {role: self.core.submitted(role, actions[role], f"actions[{role!r}]") for role in self.groups}
+        if are_records({role: given for role, (_, given) in named.items()}):
             parts = [
-                (f"actions[{role!r}]", slots, actions[role], (self.num_envs, slots.stop - slots.start))
-                for role, slots in self.groups.items()
+                (*named[role], slots, (self.num_envs, slots.stop - slots.start)) for role, slots in self.groups.items()
             ]
-            self.core.step_records(**joined(self.core, parts))
+            self.core.step_records(**joined(self.core, [(name, at, given, of) for name, given, at, of in parts]))
             return self._results()
         for role, rows in self._given.items():
-            limit, name = self._limits[role], f"actions[{role!r}]"
-            rows.copy_(check_actions(actions[role], rows.shape, self.core.device, limit, name))
+            name, given = named[role]
+            rows.copy_(check_actions(given, rows.shape, self.core.device, self._limits[role], name))
         if self.core.own is not None or not self.core.eager.step(self._rows):
             self.core.step(**self._input)
         return self._results()

@@ -164,6 +164,15 @@ class EnvCore:
         space = self.built_in_space(role)
         return space if self.own is None else self.own.space(role, space)
 
+    def action_space(self, role: str) -> Any:
+        """Return a new action space for a role, or the user's own."""
+        own = None if self.own is None else self.own.action_space(role)
+        return self.task.action_space(role) if own is None else own
+
+    def submitted(self, role: str, actions: Any, name: str = "actions") -> tuple[str, Any]:
+        """Return what errors call it, and what a role's actions submit, where these are of the user's own space."""
+        return (name, actions) if self.own is None else self.own.orders(role, actions, name)
+
     def built_in_space(self, role: str) -> gym.spaces.Box:
         """Return the space of the built-in numbers that a role sees."""
         return self.task.observation_space(role, queues=self.config.is_continuous, extras=self.extras)

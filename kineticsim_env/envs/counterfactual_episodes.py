@@ -99,6 +99,8 @@ def idle_action(envs: Any) -> torch.Tensor:
     """Return the action of a learner that does nothing, in the form `envs.step` takes."""
     if len(envs.core.roles) != 1:
         raise ValueError(f"make: expected an environment of one learner per market, got {len(envs.core.roles)}")
+    if envs.core.own is not None and envs.core.own.acts:
+        raise ValueError("make: expected an environment with built-in actions, got one with a custom action_space")
     if hasattr(envs.single_action_space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
     row = torch.tensor(envs.core.task.action_form(envs.core.roles[0]).idle, dtype=torch.float32, device=envs.device)

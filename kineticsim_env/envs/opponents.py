@@ -20,8 +20,8 @@ from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.policies.saved import SavedPolicy
 from kineticsim_env.runtime import layout, private_torch
-from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
 from kineticsim_env.runtime.state_ranges import Ranges
+from kineticsim_env.runtime.torch_words import episode_keys, high_halves, numbers_of
 from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
@@ -168,7 +168,7 @@ class Opponents:
         self._places, self._places_drawn = places.expand_as(self._chosen), places[:, 1:, 0]
         self.drawn = torch.zeros((markets, slots - 1), dtype=torch.int64, device=device)
         self._counts, self._first = torch.zeros((2, slots - 1), dtype=torch.int64, device=device)
-        self._words = (_FIRST_WORD + 1 + torch.arange(1, slots, device=device)) * _signed(GOLDEN)
+        self._words = numbers_of(_FIRST_WORD + 1, slots - 1, device)
         self._episode = torch.full((markets,), -1, dtype=torch.int64, device=device)
         self._take(opponent_slots)
 
@@ -266,9 +266,8 @@ class Opponents:
     def _draw(self) -> torch.Tensor:
         """Return what the present episodes draw, int64 `[M, S]`: `(top 32 bits of the word * n) >> 32`."""
         state = self._simulator.tensors
-        key = _mix64(state["seed"] + _signed(GOLDEN) + state["episode"] * _signed(EPISODE))
-        top = _shifted(_mix64(key[:, None] + self._words), 32)
-        return top * self._counts >> 32
+        keys = episode_keys(state["seed"], state["episode"])
+        return high_halves(keys[:, None] + self._words) * self._counts >> 32
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -315,20 +314,3 @@ class Opponents:
 def _in_rows(actions: torch.Tensor) -> torch.Tensor:
     """Return actions or choices of all markets, [M, A], without copying."""
     return actions if actions.dim() == 2 else actions.view(len(actions), -1)
-
-
-def _signed(number: Any) -> int:
-    """Return an unsigned number of 64 bits as the signed one with the same bits, which torch computes with."""
-    return (int(number) + 2**63) % 2**64 - 2**63
-
-
-def _shifted(words: torch.Tensor, places: int) -> torch.Tensor:
-    """Shift unsigned words, held in int64, to the right."""
-    return (words >> places) & ((1 << (64 - places)) - 1)
-
-
-def _mix64(words: torch.Tensor) -> torch.Tensor:
-    """Return SplitMix64's finaliser of words held in int64; docs/model.md."""
-    words = (words ^ _shifted(words, 30)) * _signed(0xBF58476D1CE4E5B9)
-    words = (words ^ _shifted(words, 27)) * _signed(0x94D049BB133111EB)
-    return words ^ _shifted(words, 31)

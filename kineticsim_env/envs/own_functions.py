@@ -1,4 +1,4 @@
-"""`OwnFunctions`: what users give as `reward`, `features` and `terminate`, and what such functions are given.
+"""`OwnFunctions`: what users give as `reward`, `features` and `terminate`, or as a `CustomTask` that has all of it.
 
 `own_functions` checks the arguments for the environments; `OwnStep` in own_step.py calls them. docs/custom_task.md
 has the whole of it.
@@ -7,12 +7,13 @@ has the whole of it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.custom_tasks import CustomTask, check_custom_task, defines, memory_of
 from kineticsim_env.runtime.values import show
 
 Function = Callable[..., torch.Tensor]
@@ -21,55 +22,7 @@ _WHAT = {
     "features": "a list of functions of after",
     "terminate": "a function of before and after",
 }
-
-
-class Moment:
-    """What is known of markets and learners at a time: every name of `final_info` (docs/environment.md), live views.
-
-    Each is float64: `[M]` with one learner per market; with n learners of a role `[M, n]`, and `[M, 1]` of the market.
-    They are read only, and hold until the next step: clone what you keep.
-    """
-
-    name = "before"
-
-    def __init__(self, known: Mapping[str, torch.Tensor]) -> None:
-        """Take the views by name."""
-        self.__dict__.update(known)
-
-    def __getattr__(self, name: str) -> Any:
-        """Say what there is instead."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        allowed = ", ".join(self.__dict__)
-        raise AttributeError(f"{self.name}.{name}: there is no such thing; there are {allowed}")
-
-
-class After(Moment):
-    """The same after a decision, or as an episode begins, and the book.
-
-    Attributes:
-        bid: Units that built-in agents have resting to buy, by tick of the grid, int32 `[M, L]`.
-        ask: To sell, likewise.
-        price_origin: The price of the grid's tick 0, int32 `[M]`.
-        quotes: The learner's standing bid price, bid quantity, ask price, ask quantity, int32 `[M, 4]` or `[M, n, 4]`;
-            of ladders at each place of each level, `[M, N, 2, 4]` or `[M, n, N, 2, 4]`.
-        observation: The built-in features, float32 `[M, F]` or `[M, n, F]`.
-        decision_events: How many events the decision had, int32 `[M]` or `[M, 1]`; 0 as an episode begins. Only where
-            events end decisions.
-    """
-
-    name = "after"
-
-
-class Outcome(After):
-    """The same for `reward` and `terminate`, which may look at what the task itself says of the decision.
-
-    Attributes:
-        reward: The built-in reward, float32 `[M]` or `[M, n]`.
-        terminated: Whether the learner's episode terminates with this decision, bool likewise; for `reward` the answer
-            of `terminate` is in it.
-        truncated: Whether it is truncated, likewise.
-    """
+_TASK = "a CustomTask"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +32,15 @@ class OwnFunctions:
     reward: Function | None = None
     features: tuple[Function, ...] = ()
     terminate: Function | None = None
+    task: CustomTask | None = None  # whose methods may be among them
+
+    def of_task(self, name: str) -> Function | None:
+        """Return a method that the task has, or None."""
+        return getattr(self.task, name) if self.task is not None and defines(self.task, name) else None
+
+    def of_opponent(self) -> OwnFunctions:
+        """Return what an opponent of the same role has of it: what it sees, and what the task remembers of it."""
+        return dataclasses.replace(self, reward=None, terminate=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,15 +55,29 @@ class Own:
         """Whether any learner's reward is the user's."""
         return any(functions.reward for functions in self.by_role.values())
 
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The roles whose actions are of the user's own space."""
+        return tuple(role for role, functions in self.by_role.items() if functions.of_task("orders"))
+
     def about(self) -> dict[str, list[str]]:
-        """Return which of them each role has, for saved states."""
-        return {role: [name for name in _WHAT if getattr(functions, name)] for role, functions in self.by_role.items()}
+        """Return which of them each role has, for saved states, and what its task remembers."""
+        return {role: list(_told(functions)) for role, functions in self.by_role.items()}
+
+
+def _told(functions: OwnFunctions) -> Iterator[str]:
+    yield from (name for name in _WHAT if getattr(functions, name))
+    if functions.task is not None:
+        yield from (name for name in ("begin", "update", "orders") if functions.of_task(name))
+        for name, (dtype, shape) in memory_of("custom_task", functions.task).items():
+            yield f"memory {name} {str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def own_functions(
     task: Mapping[str, Any],
     features: Any,
     terminate: Any,
+    custom_task: Any,
     roles: Sequence[str],
     *,
     many: bool = False,
@@ -121,9 +97,11 @@ def own_functions(
     given = {"reward": reward, "features": features, "terminate": terminate}
     by_role: dict[str, dict[str, Any]] = {role: {} for role in dict.fromkeys(roles)}
     for name, value in given.items():
-        for role, one in _each_role(name, value, by_role, many).items():
+        for role, one in _each_role(name, value, by_role, many, _WHAT[name]).items():
             of = f"{name}[{role!r}]" if isinstance(value, Mapping) else name
             by_role[role][name] = _check_features(of, one) if name == "features" else _check(name, of, one)
+    for role, one in _each_role("custom_task", custom_task, by_role, many, _TASK).items():
+        _add_task(f"custom_task[{role!r}]" if isinstance(custom_task, Mapping) else "custom_task", one, by_role[role])
     own = Own({role: OwnFunctions(**functions) for role, functions in by_role.items()}, many)
     return (own if always or any(own.about().values()) else None), fields
 
@@ -136,14 +114,23 @@ def roles_in(learners: Any, config: MarketConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(declared.get(name, name) for name, count in learners.items() if count))
 
 
-def _each_role(name: str, value: Any, roles: Mapping[str, Any], many: bool) -> dict[str, Any]:
+def _add_task(called: str, given: Any, functions: dict[str, Any]) -> None:
+    """Add a task, and those of its methods that stand for functions, to those of its role."""
+    task = functions["task"] = check_custom_task(called, given)
+    for name in (name for name in _WHAT if defines(task, name)):
+        if functions.get(name):
+            raise ValueError(f"{name}: expected None beside a {called} that has a method {name!r}, got a function too")
+        functions[name] = (task.features,) if name == "features" else getattr(task, name)
+
+
+def _each_role(name: str, value: Any, roles: Mapping[str, Any], many: bool, allowed: str) -> dict[str, Any]:
     """Return what is given for each role, without those for which nothing is."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         return dict.fromkeys(roles, value)
     if not many:
-        raise TypeError(f"{name}: expected {_WHAT[name]}, got a dict")
+        raise TypeError(f"{name}: expected {allowed}, got a dict")
     odd = [role for role in value if role not in roles]
     if odd:
         raise ValueError(f"{name}: expected one of {', '.join(roles)}, got the role {show(odd[0])}")

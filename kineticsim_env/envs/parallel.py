@@ -58,7 +58,7 @@ from gymnasium.utils import seeding
 from pettingzoo import AECEnv, ParallelEnv
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.actions import check_host_actions
+from kineticsim_env.envs.actions import check_host_actions, form_of
 from kineticsim_env.envs.agent_results import AgentResults, agent_names, state_space
 from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
@@ -67,6 +67,8 @@ from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.records import are_records, joined
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.checks import engine_input
+from kineticsim_env.runtime.orders import OrderRecords
 from kineticsim_env.runtime.roles import action_length
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
@@ -140,7 +142,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         of_agents = dict(zip(self.possible_agents, roles, strict=True))
-        self.action_spaces = {agent: self.core.task.action_space(role) for agent, role in of_agents.items()}
+        self.action_spaces = {agent: self.core.action_space(role) for agent, role in of_agents.items()}
         self._limits = {agent: self.core.task.num_choices(role) for agent, role in of_agents.items()}
         self._results = self._make_results()
         self.state_space = state_space(spaces)
@@ -203,7 +205,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         if set(actions) != set(agents):
             odd = sorted(set(actions) ^ set(agents), key=str)
             raise ValueError(f"actions: expected one for each of {agents}, got missing or unknown agents {odd}")
-        core = self.core
+        core, actions = self.core, self._submitted(actions, playing)
         if are_records(actions):
             parts = [(f"actions[{self.possible_agents[slot]!r}]", slot) for slot in playing]
             core.step_records(**joined(core, [(*part, actions[self.possible_agents[part[1]]], ()) for part in parts]))
@@ -259,6 +261,28 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             raise ValueError(f"render_agent: expected one of {allowed}, got {show(agent)}")
         return 0 if agent is None else self.possible_agents.index(agent)
 
+    def _submitted(self, actions: Mapping[str, Any], playing: list[int]) -> Mapping[str, Any]:
+        """Return what agents submit, where a role's actions are of the user's own space; others as they came."""
+        core, found = self.core, dict(actions)
+        for role in () if core.own is None else core.own.acts:
+            slots = [slot for slot, of in enumerate(core.roles) if of == role]
+            names = {slot: self.possible_agents[slot] for slot in slots if slot in playing}
+            form = form_of(core.action_space(role))
+            rows = {
+                slot: engine_input(f"actions[{agent!r}]", actions[agent], *form, core.device)
+                for slot, agent in names.items()
+            }
+            if not rows:
+                continue
+            spare = next(iter(rows.values()))  # of those whose episodes have ended nobody looks at it
+            given = torch.stack([rows.get(slot, spare) for slot in slots]).unsqueeze(0)
+            _, of_role = core.submitted(role, given, f"actions of a {role}")
+            for slot, agent in names.items():
+                place = (0, slot - slots[0])
+                records = isinstance(of_role, OrderRecords)
+                found[agent] = OrderRecords(of_role.quotes[place]) if records else of_role[place]
+        return found
+
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""
         slots = len(self.possible_agents)
@@ -269,7 +293,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             if agent not in actions:
                 continue  # its episode has ended
             limit = self._limits[agent]
-            shape = self.action_spaces[agent].shape or ()
+            shape = () if limit else (self.core.task.action_form(self.core.roles[slot]).size,)
             row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)

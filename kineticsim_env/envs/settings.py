@@ -66,6 +66,8 @@ class EnvSettings:
             `after`, or a dict of them by role.
         terminate: A function of `before` and `after` that says where episodes terminate; with many learners for all of
             them, or functions by role.
+        custom_task: An object of a class derived from `ks.CustomTask`, which has such functions as methods, and memory,
+            random draws and actions of its own; with many learners for all of them, or by role.
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
         own: The functions among these, checked; None without any.
         opponent_slots: The slots behind the learner's that policies play, checked; none without opponents.
@@ -88,6 +90,7 @@ class EnvSettings:
     action_mask: bool = False
     features: Any = None
     terminate: Any = None
+    custom_task: Any = None
     prefer_cpu: str = ""
     own: Own | None = None
     opponent_slots: tuple[OpponentSlot, ...] = ()

@@ -12,7 +12,7 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import ActionMasks
-from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.actions import check_actions, form_of
 from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.core import EnvCore
@@ -21,6 +21,7 @@ from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.checks import engine_input
 from kineticsim_env.runtime.orders import OrderRecords
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import Task
@@ -93,7 +94,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self._make_masks()
         self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.observation_space(self._role)
-        self.action_space = self.core.task.action_space(self._role)
+        self.action_space = self.core.action_space(self._role)
         self._limit = self.core.task.num_choices(self._role)
 
     @one_at_a_time
@@ -136,12 +137,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if not self._was_reset or core.tensors["done"].item():
             why = "has ended its episode" if self._was_reset else "was never reset"
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
-        if isinstance(action, OrderRecords):
-            core.step_records(**joined(core, [("action", 0, action, ())]))
-        elif self._limit:
-            core.step(choices=check_actions(action, (), core.device, self._limit))
-        else:
-            core.step(actions=check_actions(action, (core.task.action_form(self._role).size,), core.device))
+        self._play(action)
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()
@@ -151,6 +147,22 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             known = {name: float(value) for name, value in rows.items()}
             infos |= {"final_info": known, "_final_info": terminated or truncated}
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
+
+    def _play(self, action: Any) -> None:
+        """Play one decision of an action, or say what is wrong with it."""
+        core, name = self.core, "action"
+        shape: tuple[int, ...] = ()
+        if core.own is not None and core.own.action_space(self._role) is not None:
+            given = engine_input("action", action, *form_of(self.action_space), core.device)
+            name, action = core.submitted(self._role, given.unsqueeze(0), "action")
+            shape = (1,)  # what the user's orders are of
+        if isinstance(action, OrderRecords):
+            core.step_records(**joined(core, [(name, 0, action, shape)]))
+        elif self._limit:
+            core.step(choices=check_actions(action, shape, core.device, self._limit, name))
+        else:
+            size = core.task.action_form(self._role).size
+            core.step(actions=check_actions(action, (*shape, size), core.device, name=name))
 
     def render(self) -> Any:
         """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""

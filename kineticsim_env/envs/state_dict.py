@@ -42,6 +42,7 @@ def _held(core: EnvCore) -> dict[str, torch.Tensor]:
     policies = core.simulator.engine.slot_policies
     if policies is not None:
         held |= {"policy_memory": policies.tensors["policy_memory"]}
+    held |= {} if core.own is None else core.own.memory
     return held if core.opponents is None else held | {DRAWN: core.opponents.drawn}
 
 
@@ -118,7 +119,7 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
         for name, tensor in held.items():
             tensor.copy_(checked[name])
         if core.own is not None:
-            core.own.opened()
+            core.own.loaded()
         if core.opponents is not None:
             core.opponents.begin(draw=False)  # no state has the memories of policies
         torch.logical_or(core.tensors["terminated"], core.tensors["truncated"], out=core.tensors["over"])

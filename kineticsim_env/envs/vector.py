@@ -123,7 +123,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     def _make_spaces(self) -> None:
         self.single_observation_space = self.core.observation_space(self._role)
-        self.single_action_space = self.core.task.action_space(self._role)
+        self.single_action_space = self.core.action_space(self._role)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._limit = self.core.task.num_choices(self._role)
@@ -223,10 +223,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
                 raise ValueError(f"actions: expected {allowed} until core.set_slot_policies({{}}), got actions")
             core.step()
             return
+        name, actions = core.submitted(self._role, actions)
         if isinstance(actions, OrderRecords):
-            core.step_records(**joined(core, [("actions", 0, actions, (self.num_envs,))]))
+            core.step_records(**joined(core, [(name, 0, actions, (self.num_envs,))]))
             return
-        core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
+        core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit, name)})
 
     def rollout(
         self, policy: NetworkPolicy | SavedPolicy | Sequence[Any] | ProgramPolicy, steps: int, **how: Any

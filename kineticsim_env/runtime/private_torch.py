@@ -32,3 +32,8 @@ def keep_compiled(programs: int) -> None:
 
 # In place, one kernel for all: `Tensor.copy_` is one each, and a policy has a dozen small tensors.
 copy_all: Callable[[list[torch.Tensor], list[torch.Tensor]], None] = torch._foreach_copy_
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Return how often a tensor was written to: autograd counts, and nothing public tells."""
+    return tensor._version
