@@ -38,6 +38,10 @@ class OwnFunctions:
         """Return a method that the task has, or None."""
         return getattr(self.task, name) if self.task is not None and defines(self.task, name) else None
 
+    def is_of_task(self, function: Function) -> bool:
+        """Return whether a function is a method of the task, which is given its memory too."""
+        return self.task is not None and getattr(function, "__self__", None) is self.task
+
     def of_opponent(self) -> OwnFunctions:
         """Return what an opponent of the same role has of it: what it sees, and what the task remembers of it."""
         return dataclasses.replace(self, reward=None, terminate=None)

@@ -166,7 +166,7 @@ class Group:
         """Return what the functions say of the present, [M, g] or [M, n, g] each."""
         parts = []
         for place, function in enumerate(self.functions.features):
-            of_task = self._is_of_task(function)
+            of_task = self.functions.is_of_task(function)
             name = "features" if of_task else f"features[{place}]"
             answer = self._asked(name, function, (self.after,))
             several = answer if of_task and isinstance(answer, (list, tuple)) else (answer,)
@@ -188,13 +188,9 @@ class Group:
         assert function is not None
         return self._asked("orders", function, (action, self.after))
 
-    def _is_of_task(self, function: Function) -> bool:
-        """Return whether a function is a method of the user's task, which is given its memory too."""
-        return self.functions.task is not None and getattr(function, "__self__", None) is self.functions.task
-
     def _asked(self, name: str, function: Function, given: tuple[Any, ...]) -> Any:
         """Call a function; a method of the user's task may not write to its memory."""
-        if self._is_of_task(function) and name not in ("begin", "update"):
+        if self.functions.is_of_task(function) and name not in ("begin", "update"):
             given = (*given, self.memory)
         former = [private_torch.version_of(kept) for kept in self.memory.values()] if self.memory.__dict__ else None
         try:

@@ -55,10 +55,11 @@ def _warn(what: str, kept: str) -> None:
 
 
 def _named(functions: OwnFunctions) -> Iterator[tuple[str, Any]]:
-    for name in ("reward", "terminate"):
-        if getattr(functions, name) is not None:
-            yield name, getattr(functions, name)
-    yield from ((f"features[{place}]", one) for place, one in enumerate(functions.features))
+    given = {"reward": functions.reward, "terminate": functions.terminate}
+    given |= {f"features[{place}]": one for place, one in enumerate(functions.features)}
+    for name, function in given.items():
+        if function is not None and not functions.is_of_task(function):
+            yield name, function
     if functions.task is not None:
         yield "custom_task", functions.task  # its attributes, whichever method it is that changes them
 
