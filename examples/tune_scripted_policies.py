@@ -90,7 +90,7 @@ LADDERS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "Guéant-Lehalle-Fernandez-Tapia ladder": (policies.GueantLehalleFernandezTapiaLadder, GLFT),
     }
 }
-# Who is told the fundamental price, an upper mark, and the values to try.
+# Who is told the fundamental price, and the values to try.
 INFORMED: dict[str, tuple[Any, dict[str, list]]] = {
     "MarketMaking": (
         policies.InformedMaker,

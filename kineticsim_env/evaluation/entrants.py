@@ -44,7 +44,7 @@ def entrant_of(argument: str, word: str, task: str, preset: str) -> Entrant:
 
     That is `FILE.py:CLASS`, called as `CLASS(task)`, whose `action_type` is `"continuous"` if it says nothing else;
     a file of a trained policy, or its name in the zoo; or the name of a scripted policy of the task in the preset, in
-    capitals or not, with blanks or signs; `informed` is the one that is told the fundamental price, an upper mark.
+    capitals or not, with blanks or signs; `informed` is the scripted one that is told the fundamental price.
 
     Args:
         argument: What errors call it.

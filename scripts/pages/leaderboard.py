@@ -54,7 +54,7 @@ def measure(episodes: int, engine: str) -> dict[str, Any]:
 def kind_of(name: str, in_zoo: bool) -> str:
     """Return what a policy is."""
     if name == "informed":
-        return "told the fundamental price: an upper mark, no entrant"
+        return "a rule that is told the fundamental price; no entrant"
     if not in_zoo:
         return "scripted"
     return "linear, CMA-ES" if "/linear" in name else f"PPO of {'choices' if '_discrete' in name else 'numbers'}"
