@@ -1,4 +1,4 @@
-"""Scripted policies that see the fundamental price, beside those of tables that do not: who quotes, who trades, who has a block.
+"""Scripted policies that see the fundamental price: who quotes, who trades, who has a block.
 
 Their environments are made with `see_fundamental=True`, or they play a fundamental learner (`parallel_env`). A policy's
 `place` says where the observation has "fundamental price less mid": `LAST`, the last column (but for the events of the
