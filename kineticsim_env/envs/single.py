@@ -39,9 +39,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
-    `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
-    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended. With `action_mask=True`
-    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where events end
+    `bought` and `sold` in the last decision. With `account_info=True` each step's also have `account_info`, a dict of
+    floats of the names in `docs/environment.md`, and `_account_info`, whether the episode ended. With
+    `action_mask=True` there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where events end
     decisions, `decision_events`, how many the last decision had, 0 after a reset.
     """
 
@@ -146,10 +146,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if self._viewer:
             self._viewer.update()
         infos = self._infos()
-        if core.settings.final_info:
+        if core.settings.account_info:
             rows = info_of_one(core.tensors["info"].cpu(), len(core.roles))
             known = {name: float(value) for name, value in rows.items()}
-            infos |= {"final_info": known, "_final_info": terminated or truncated}
+            key = core.settings.account_key
+            infos |= {key: known, f"_{key}": terminated or truncated}
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
 
     def render(self) -> Any:

@@ -185,7 +185,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
-            where an episode ended; with `final_info` that and `_final_info`, in all modes; with `action_mask` that
+            where an episode ended; with `account_info` that and `_account_info`, in all modes; with `action_mask` that
             of the next decision; where events end decisions `decision_events` int32 `[M]`, how many this one had.
         """
         results = self._results
@@ -204,7 +204,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         observation, final, reward, terminated, truncated, over, rows, events = found
         infos = {"final_obs": final, "_final_obs": over} if results.same_step else {}
         if results.has_info:
-            infos |= {"final_info": info_of_one(rows, len(self.core.roles)), "_final_info": over}
+            key = results.account_key
+            infos |= {key: info_of_one(rows, len(self.core.roles)), f"_{key}": over}
         if results.has_events:
             infos["decision_events"] = events
         if self._has_mask:
