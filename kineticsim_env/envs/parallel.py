@@ -88,8 +88,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
     `sold` in the last decision. With `account_info=True` each step's also have `account_info`, a dict of floats of the
     names in `docs/environment.md`, and `_account_info`, whether the agent's episode ended. With `action_mask=True`
-    there is `action_mask`, int8 `[C]`; with `randomise`, `scenario`; where events end decisions, `decision_events`, how many
-    the last decision had, 0 after a reset.
+    there is `action_mask`, int8 `[C]`; with `randomise`, `scenario`; where events end decisions, `decision_events`, how
+    many the last decision had, 0 after a reset.
     """
 
     metadata = {

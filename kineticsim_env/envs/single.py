@@ -41,8 +41,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision. With `account_info=True` each step's also have `account_info`, a dict of
     floats of the names in `docs/environment.md`, and `_account_info`, whether the episode ended. With
-    `action_mask=True` there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where events end
-    decisions, `decision_events`, how many the last decision had, 0 after a reset.
+    `action_mask=True` there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where
+    events end decisions, `decision_events`, how many the last decision had, 0 after a reset.
     """
 
     task_type: ClassVar[type[Task]]

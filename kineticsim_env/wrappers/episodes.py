@@ -24,8 +24,8 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     device, and there is no `t`.
 
     Of an environment with `account_info=True` there are also `value`, `inventory`, `fees` and `filled`, float64 `[M]`,
-    as they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are then
-    the environment's own `episode_return`, whatever wrappers in between make of rewards.
+    as they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are
+    then the environment's own `episode_return`, whatever wrappers in between make of rewards.
 
     Attributes:
         episode_returns: float64 `[M]`, of the episodes that run, live.
