@@ -25,7 +25,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents, programs_of
 from kineticsim_env.envs.records import joined
-from kineticsim_env.envs.registered import RegisteredEnv
+from kineticsim_env.envs.registered import RegisteredEnv, check_limit_of_spec
 from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.policies.saved import SavedPolicy
@@ -98,6 +98,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
             EngineUnavailable: If the engine asked for cannot run here.
         """
+        check_limit_of_spec(self)
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
