@@ -1,7 +1,7 @@
 """`RegisteredEnv`: what environments that Gymnasium's registry makes know of how they were made.
 
-`EnvSpec.to_json` and back gives the same environment, and `max_episode_steps` is the horizon: that of `gymnasium.make` sets
-it, that of a spec says it. `single` and `vector` derive from it.
+`EnvSpec.to_json` and back gives the same environment, and `max_episode_steps` is the horizon: that of `gymnasium.make`
+sets it, that of a spec says it. `single` and `vector` derive from it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class RegisteredEnv:
     def spec(self) -> registration.EnvSpec | None:
         """How the environment was made, None where it was not by Gymnasium.
 
-        Its `kwargs` are as JSON keeps them. Its `max_episode_steps` is the horizon, for wrappers that look for it; where
-        episodes differ in length, or events end decisions, it is left as it came: there is no one number.
+        Its `kwargs` are as JSON keeps them. Its `max_episode_steps` is the horizon, for wrappers that look for it;
+        where episodes differ in length, or events end decisions, it is left as it came: there is no one number.
         """
         return self._spec
 

@@ -61,9 +61,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         """Open the market.
 
         `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too, as does a spec with it; `spec` has the horizon
-        by that name, however it was given. The wrapper `TimeLimit` of such a `make` then truncates in the step that ends
-        the episode, one that terminates there, too; around an environment that is made already it cuts episodes from
-        outside. It counts decisions, whatever they last, so it is refused where events end them.
+        by that name, however it was given. The wrapper `TimeLimit` of such a `make` then truncates in the step that
+        ends the episode, one that terminates there, too; around an environment that is made already it cuts episodes
+        from outside. It counts decisions, whatever they last, so it is refused where events end them.
 
         Args:
             config: The market, as in `EnvSettings`.
