@@ -31,6 +31,7 @@ from kineticsim_env.runtime.fields import (
     checked_regimes,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
+from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
 from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
 
@@ -298,5 +299,6 @@ def make_config(fields: Mapping[str, Any], agents_from: Iterable[str] | None = N
     known = [field.name for field in dataclasses.fields(MarketConfig)]
     unknown = sorted(set(fields) - set(known), key=str)
     if unknown:
-        raise TypeError(f"MarketConfig: expected one of {', '.join(known)}, got the unknown field {unknown[0]!r}")
+        got = f"the unknown field {unknown[0]!r}{taken_by(unknown[0])}"
+        raise TypeError(f"MarketConfig: expected one of {', '.join(known)}, got {got}")
     return MarketConfig(**fields)

@@ -138,7 +138,7 @@ def environments(draw, most_slots=32):
         "auctions_per_step": pick(1, 1, 2, 5),
         "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
         "num_scenarios": pick(2, 5),
-        "final_info": draw(st.booleans()),
+        "account_info": draw(st.booleans()),
         "see_fundamental": draw(st.booleans()),
     }
     return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
@@ -212,7 +212,7 @@ def check_cores_agree(cores, environment, bad):
 def trading_market(role, **settings):
     """Arguments of `make_cores` in the preset `trading`, with one learner; episodes end at different times."""
     task = ManyLearnersTask(horizon=12, bank_size=8, max_loss=150.0, **settings)
-    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2, "final_info": True}
+    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2, "account_info": True}
     return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
 
 

@@ -132,7 +132,7 @@ def flat(results):
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
 @pytest.mark.parametrize("form", [{}, {"copy": False}, {"output": "numpy"}])
 def test_results_of_a_vector_environment(engine, mode, form):
-    envs = make(engine, autoreset_mode=mode, final_info=True, **form)
+    envs = make(engine, autoreset_mode=mode, account_info=True, **form)
     envs.reset(seed=2)
     steps_of(envs, 1)
     clone = envs.clone()
@@ -160,7 +160,7 @@ def terminate(before, after):
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP", "DISABLED"])
 def test_functions_of_users(engine, mode):
     own = {"reward": reward, "features": [held], "terminate": terminate}
-    envs = make(engine, autoreset_mode=mode, final_info=True, **own)
+    envs = make(engine, autoreset_mode=mode, account_info=True, **own)
     envs.reset(seed=2)
     steps_of(envs, 1, 1)
     before = tensors_of(envs.core)
@@ -269,7 +269,7 @@ def test_a_wrapper_that_cannot_be_cloned_is_named():
 @pytest.mark.parametrize("copied", [True, False])
 def test_many_learners(engine, copied):
     learners = {"maker": 2, "executor": 1, "noise": 1}
-    envs = ks.BatchedParallelEnv(5, learners, engine=engine, copy=copied, final_info=True, **SMALL, block_qty=6)
+    envs = ks.BatchedParallelEnv(5, learners, engine=engine, copy=copied, account_info=True, **SMALL, block_qty=6)
     fresh = envs.clone()
     with pytest.raises(gym.error.ResetNeeded):
         fresh.step({})

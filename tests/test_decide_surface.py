@@ -47,7 +47,7 @@ def play(envs, steps=24, seed=1):
 @MODES
 @pytest.mark.parametrize(("output", "copy"), [("torch", True), ("torch", False), ("numpy", True), ("numpy", False)])
 def test_infos_say_how_many_events_there_were(engine, decide, mode, output, copy):
-    envs = make(engine, decide, output=output, copy=copy, autoreset_mode=mode, final_info=True, stagger=False)
+    envs = make(engine, decide, output=output, copy=copy, autoreset_mode=mode, account_info=True, stagger=False)
     passed, kept = np.zeros(3), []
     for seen, _, terminated, truncated, infos in play(envs):
         events = infos["decision_events"]
@@ -58,7 +58,7 @@ def test_infos_say_how_many_events_there_were(engine, decide, mode, output, copy
         passed += events
         played = events > 0  # of others what is known are numbers of before
         assert mode != "SAME_STEP" or played.all()
-        assert (np.asarray(infos["final_info"]["elapsed"])[played] == passed[played]).all()
+        assert (np.asarray(infos["account_info"]["elapsed"])[played] == passed[played]).all()
         last = np.asarray(infos["final_obs"] if mode == "SAME_STEP" else seen)
         assert (last[:, 39] == events.astype(np.float32) / EVENTS).all() and last.shape == (3, 40)
         over = np.asarray(terminated | truncated)
@@ -71,7 +71,7 @@ def test_infos_say_how_many_events_there_were(engine, decide, mode, output, copy
 def test_a_compiled_program_has_the_same(engine):
     if engine == "numpy":
         pytest.skip("a NumPy step is no operator of torch")
-    envs, other = (make(engine, final_info=True) for _ in range(2))
+    envs, other = (make(engine, account_info=True) for _ in range(2))
     envs.reset(seed=1), other.reset(seed=1)
     torch.compiler.reset()
     step = torch.compile(lambda action: envs.step(action), fullgraph=True, backend="aot_eager")
@@ -84,7 +84,7 @@ def test_a_compiled_program_has_the_same(engine):
 @every_engine
 @both
 def test_environments_of_one_market_have_numbers(engine, decide):
-    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, decide=decide, final_info=True, **SMALL)
+    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, decide=decide, account_info=True, **SMALL)
     assert env.reset(seed=3)[1]["decision_events"] == 0
     many = ks.parallel_env({"maker": 2, "executor": 1}, engine=engine, decide=decide, **SMALL)
     assert {info["decision_events"] for info in many.reset(seed=3)[1].values()} == {0}
@@ -93,7 +93,7 @@ def test_environments_of_one_market_have_numbers(engine, decide):
     for _ in range(6):
         *_, infos = env.step(env.action_space.sample())
         passed += infos["decision_events"]
-        assert type(infos["decision_events"]) is int and passed == infos["final_info"]["elapsed"]
+        assert type(infos["decision_events"]) is int and passed == infos["account_info"]["elapsed"]
         *_, of_agents = many.step({agent: many.action_space(agent).sample() for agent in many.agents})
         assert {info["decision_events"] for info in of_agents.values()} == {int(many.core.tensors["decision_events"])}
     batch = ks.BatchedParallelEnv(2, {"maker": 2, "executor": 1}, engine=engine, decide=decide, **SMALL)
@@ -183,7 +183,7 @@ def test_rewards_are_discounted_by_time(engine, mode):
 @both
 def test_states_and_clones_go_on_and_are_told_apart(engine, decide):
     drawn = {"noise_spread": (5, 20), "task.horizon": {"values": [2, 3, 6]}, "task.max_qty": (4, 8)}
-    settings = {"randomise": drawn, "num_scenarios": 6, "final_info": True}
+    settings = {"randomise": drawn, "num_scenarios": 6, "account_info": True}
     one, two = (make(engine, decide, **settings) for _ in range(2))
     two.reset(seed=9)
     for _ in play(one, 7):
@@ -196,7 +196,7 @@ def test_states_and_clones_go_on_and_are_told_apart(engine, decide):
         for other in others:
             assert all(torch.equal(*pair) for pair in zip(first[:4], other[:4], strict=True))
             assert torch.equal(first[4]["decision_events"], other[4]["decision_events"])
-        ended = first[4]["final_info"]["elapsed"][first[4]["_final_info"]]
+        ended = first[4]["account_info"]["elapsed"][first[4]["_account_info"]]
         lengths |= set((ended / EVENTS).tolist())
     assert len(lengths) > 1 and lengths <= {2.0, 3.0, 6.0}
     one.set_task(reward="inventory", inventory_penalty=0.1)

@@ -97,7 +97,7 @@ def test_a_horizon_of_as_many_events_as_there_are_numbers_for(engine):
 
 def in_the_middle(engine, decide, seed=3, **settings):
     """An environment with quotes under way, some decisions into its episodes."""
-    given = {"late": 20, "stagger": True, "bank_size": 4, "warmup": 2, "final_info": True}
+    given = {"late": 20, "stagger": True, "bank_size": 4, "warmup": 2, "account_info": True}
     core, generator = make(engine, decide, ("maker", "trader"), **given | settings), np.random.default_rng(seed)
     core.reset(seed)
     for _ in range(4):

@@ -76,7 +76,7 @@ def test_engines_agree_in_presets(decide, preset, latency, roles, mode, auctions
         decide=decide, keep=keep, horizon=np.array([[1], [2], [2]]), bank_size=4, warmup=20, max_offset=4
     )
     kwargs = {"slots": (None,) * len(roles), "auctions_per_step": auctions, "autoreset_mode": mode}
-    cores = make_cores((config, 3, task, list(roles)), kwargs | {"final_info": True}, ENGINES)
+    cores = make_cores((config, 3, task, list(roles)), kwargs | {"account_info": True}, ENGINES)
     lengths, ended = set(), 0
     for _ in steps_alike(cores, 11, 5, 40):
         now = cores[0].tensors["decision_events"].tolist()
@@ -110,7 +110,7 @@ OTHERS = {
 def test_engines_agree_with_what_a_host_adds(decide, others, mode):
     """Opponents, who end an episode with the learner's, and functions of users' own, after which markets restart."""
     small = {"horizon": 2, "bank_size": 4, "warmup": 2, "block_qty": 6, "forced_qty": 2}
-    settings = {"decide": decide, "autoreset_mode": mode, "output": "torch", "final_info": True, **small}
+    settings = {"decide": decide, "autoreset_mode": mode, "output": "torch", "account_info": True, **small}
     name = "KineticSim/Execution-v0"
     config = ks.MarketConfig.preset("continuous", interval=6, quote_latency=2)
     envs = [
@@ -151,7 +151,7 @@ def test_a_stop_leaves_everything_as_it_was(decide):
     config = ks.MarketConfig(arrivals="clock", mechanism="continuous", num_agents=20, cancel_prob=0.0)
     horizon = np.array([[1], [50], [50]])  # the first market's episodes end, and are reset in a step of their own
     task = ManyLearnersTask(decide=decide, horizon=horizon, block_qty=30, warmup=0, bank_size=0)
-    kwargs = {"slots": [None, None], "final_info": True, "stagger": False, "autoreset_mode": "next_step"}
+    kwargs = {"slots": [None, None], "account_info": True, "stagger": False, "autoreset_mode": "next_step"}
     cores = make_cores((config, 3, task, ["maker", "executor"]), kwargs, ENGINES)
     for core in cores:
         core.reset(5)

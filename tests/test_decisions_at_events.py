@@ -25,7 +25,7 @@ SETTINGS = {
     "auctions_per_step",
     "autoreset_mode",
     "stagger",
-    "final_info",
+    "account_info",
     "late",
 }  # that `make` takes beside the task's
 
@@ -118,7 +118,7 @@ def pencil(engine, decide, qty=8, roles=("maker", "trader"), fields=None, **give
     given = COLD | {"horizon": 4, "action_type": "discrete", "max_qty": qty} | given
     kwargs = {"slots": ("noise", *[None] * (len(roles) - 1)), "stagger": False, "autoreset_mode": "disabled"}
     arguments = (config, 1, ManyLearnersTask(decide=decide, **given), list(roles))
-    (core,) = make_cores(arguments, kwargs | {"final_info": True}, (engine,))
+    (core,) = make_cores(arguments, kwargs | {"account_info": True}, (engine,))
     core.reset(1)
     return core
 
@@ -283,7 +283,7 @@ def test_without_quotes_the_path_is_the_market_s_own(engine):
 def test_decisions_of_one_event_at_most_are_intervals(engine, decide, mode):
     """Of one market in intervals of one event, with episodes of one decision or seven."""
     for horizon in (1, 7):
-        given = {"autoreset_mode": mode, "stagger": True, "final_info": True, "late": 3, "bank_size": 2, "warmup": 9}
+        given = {"autoreset_mode": mode, "stagger": True, "account_info": True, "late": 3, "bank_size": 2, "warmup": 9}
         given |= {"interval": 1, "markets": 1, "horizon": horizon, "keep": True, "action_type": "continuous"}
         one, two = (make(engine, rule, ROLES, block_qty=8, **given) for rule in ("interval", decide))
         for core in (one, two):

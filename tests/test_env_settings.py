@@ -34,7 +34,7 @@ SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
 def test_constructors_have_its_defaults(kind):
     parameters = inspect.signature(kind).parameters
     shared = DEFAULTS.keys() & parameters
-    fixed = {"prefer_cpu", "own", "opponent_slots"}  # made of reward, features and terminate, and of opponents
+    fixed = {"prefer_cpu", "own", "opponent_slots", "account_key"}  # made of other arguments
     fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "copy", "validate"}
     assert shared == DEFAULTS.keys() - fixed
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
@@ -145,7 +145,7 @@ GIVEN = {
     "randomise": {"fee": (0, 9)},
     "num_scenarios": 5,
     "scenario_seed": 11,
-    "final_info": True,
+    "account_info": True,
     "engine": "numpy",
 }
 OF_MANY = {"autoreset_mode": AutoresetMode.NEXT_STEP, "stagger": False, "validate": True}
@@ -173,7 +173,7 @@ def test_constructors_hand_over_what_they_are_given(make, more, wanted):
         ("auctions_per_step", 0, r"auctions_per_step: expected 1 to.*got 0"),
         ("autoreset_mode", "never", r"autoreset_mode: expected one of NEXT_STEP, SAME_STEP, DISABLED, got 'never'"),
         ("stagger", 1, r"stagger: expected True or False, got 1"),
-        ("final_info", 1, r"final_info: expected True or False, got 1"),
+        ("account_info", 1, r"account_info: expected True or False, got 1"),
         ("validate", "no", r"validate: expected True or False, got 'no'"),
         ("copy", None, r"copy: expected True or False, got None"),
         ("action_mask", 1, r"action_mask: expected True or False, got 1"),

@@ -1,234 +1,105 @@
-"""`final_info`: every number of every step, in all autoreset modes, beside single markets that are looked at live."""
+"""`final_info`, the former name of `account_info`: until the next version it gives the same by that name, and warns."""
+
+import warnings
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from markets import FEW_ORDERS
-from thorough import covering
 
 from kineticsim_env.envs.batched import BatchedParallelEnv
-from kineticsim_env.envs.infos import MARKET_INFOS, SLOT_INFOS
 from kineticsim_env.envs.parallel import parallel_env
-from kineticsim_env.runtime import layout
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
-SMALL = {"config": FEW_ORDERS, "horizon": 5, "bank_size": 4, "warmup": 5}
-TASKS = {"MarketMaking": {"max_loss": 12.0}, "Execution": {"block_qty": 9}, "Trading": {"max_loss": 12.0}}
-SCENARIOS = {"randomise": {"noise_spread": (2, 12), "fee": (1, 9)}, "num_scenarios": 3}
-NAMES = (*MARKET_INFOS, *SLOT_INFOS)
-MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
-every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+SMALL = {"config": FEW_ORDERS, "horizon": 3, "bank_size": 4, "warmup": 5, "engine": "numpy"}
+WARNS = r"final_info= goes with the next version: write account_info="
 
 
-def make(task="MarketMaking", num_envs=3, engine="numpy", **changes):
-    settings = {"engine": engine, "stagger": False, "final_info": True, **SMALL, **TASKS.get(task, {}), **changes}
-    return gym.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings).unwrapped
+def of_vector(output="numpy", **changes):
+    return gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, stagger=False, output=output, **SMALL, **changes)
 
 
-def draw(space, steps, markets):
-    return np.random.default_rng(5).uniform(-1, 1, (steps, markets, *space.shape)).astype(np.float32)
+def of_one(**changes):
+    return gym.make("KineticSim/MarketMaking-v0", **SMALL, **changes)
 
 
-def seen_live(env, total, filled):
-    """What is known of a single market, from its live tensors."""
-    state, tensors = env.simulator.tensors, env.core.tensors
-    best = [tensor[0].nonzero().flatten().tolist() for tensor in (state["bid"], state["ask"])]
-    origin = int(state["price_origin"])
-    bought, sold = env.core.fills[0, 0].tolist()
-    left = 0.0
-    if env.core.roles[0] == "executor":
-        left = env.core.task.block_qty - abs(int(state["inventory"]))
-    mid = int(tensors["mid_history"][0, 0]) / 2
-    cash, inventory, fees = (int(state[name]) for name in ("cash", "inventory", "fees"))
-    fundamental = int(state["fundamental_price"])
-    mark = {"mid": mid, "fundamental": fundamental}[getattr(env.core.task, "mark", "fundamental")]
-    return {
-        "mid": mid,
-        "fundamental": fundamental,
-        "best_bid": best[0][-1] + origin if best[0] else np.nan,
-        "best_ask": best[1][0] + origin if best[1] else np.nan,
-        "scenario": int(tensors["scenario"]),
-        "elapsed": int(tensors["elapsed"]),
-        "cash": cash,
-        "inventory": inventory,
-        "fees": fees,
-        "bought": bought,
-        "sold": sold,
-        "filled": filled + bought + sold,
-        "open": left,
-        "value": cash + inventory * mark - fees / 1000,
-        "episode_return": total,
-    }
+def of_agents(**changes):
+    return parallel_env({"maker": 2}, **SMALL, **changes)
 
 
-@covering
-@every_engine
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("settings", [{}, SCENARIOS])
-@pytest.mark.parametrize("markets", [1, 3])
-def test_every_number_is_a_single_markets(engine, mode, task, settings, markets):
-    """Over ends of episodes; a step that only resets leaves the numbers as they are, but for the mask."""
-    envs = make(task, markets, engine=engine, autoreset_mode=mode, **settings)
-    rest = {name: value for name, value in {**SMALL, **TASKS[task], **settings}.items()}
-    singles = [gym.make(f"KineticSim/{task}-v0", engine="numpy", **rest).unwrapped for _ in range(markets)]
-    envs.reset(seed=40)
-    for m, single in enumerate(singles):
-        single.reset(seed=40 + m)
-    totals, filled, ends = np.zeros(markets), np.zeros(markets), 0
-    waits = np.zeros(markets, dtype=bool)
-    for action in draw(envs.single_action_space, 17, markets):
-        if waits.any() and mode == "DISABLED":
-            envs.reset(options={"reset_mask": waits})
-            waits[:] = False
-        infos = envs.step(action)[4]
-        assert list(infos["final_info"]) == list(NAMES)
-        assert all(
-            value.dtype == np.float64 and value.shape == (markets,)
-            for value in map(np.asarray, infos["final_info"].values())
-        )
-        for m, single in enumerate(singles):
-            if waits[m]:  # NEXT_STEP: this step was its reset
-                assert not infos["_final_info"][m] and infos["final_info"]["elapsed"][m] == 0
-                continue
-            _, reward, terminated, truncated, _ = single.step(action[m])
-            totals[m] += np.float32(reward)
-            wanted = seen_live(single, totals[m], filled[m])
-            for name, value in wanted.items():
-                np.testing.assert_array_equal(infos["final_info"][name][m], value, err_msg=f"{name} of market {m}")
-            assert infos["_final_info"][m] == (terminated or truncated)
-            filled[m] = wanted["filled"]
-        over = np.asarray(infos["_final_info"]).copy()
-        ends += over.sum()
-        for m in over.nonzero()[0]:
-            singles[m].reset()
-            totals[m] = filled[m] = 0
-        waits = over if mode != "SAME_STEP" else waits
-    assert ends >= 3 * markets - 1
+def of_groups(**changes):
+    return BatchedParallelEnv(2, {"maker": 2}, stagger=False, **SMALL, **changes)
 
 
-@every_engine
-def test_outputs_are_alike(engine):
-    """NumPy or torch, copies or not; a copy stays what it is."""
-    given = [
-        {"output": "numpy"},
-        {"output": "numpy", "copy": False},
-        {"output": "torch"},
-        {"output": "torch", "copy": False},
-    ]
-    made = [make(engine=engine, **kwargs) for kwargs in given]
-    for envs in made:
-        envs.reset(seed=3)
-    actions = draw(made[0].single_action_space, 7, 3)
-    kept = []
-    for action in actions:
-        results = [
-            envs.step(torch.from_numpy(action).to(envs.device) if envs.output == "torch" else action) for envs in made
-        ]
-        infos = [result[4] for result in results]
-        for name in NAMES:
-            values = [np.asarray(torch.as_tensor(info["final_info"][name]).cpu()) for info in infos]
-            assert all(np.array_equal(values[0], value, equal_nan=True) for value in values[1:]), name
-        kept.append((infos[2]["final_info"]["cash"], infos[2]["final_info"]["cash"].clone()))
-    assert all(torch.equal(one, two) for one, two in kept)
-    assert (
-        infos[3]["final_info"]["cash"].data_ptr()
-        == made[3].step(torch.zeros(3, 4).to(made[3].device))[4]["final_info"]["cash"].data_ptr()
+ACTIONS = {
+    of_vector: lambda env: np.zeros((3, 4), np.float32),
+    of_one: lambda env: np.zeros(4, np.float32),
+    of_agents: lambda env: {agent: np.zeros(4, np.float32) for agent in env.agents},
+    of_groups: lambda env: {"maker": torch.zeros(2, 2, 4)},
+}
+
+
+def renamed(infos):
+    """Infos by the present names, on every level."""
+    names = {"final_info": "account_info", "_final_info": "_account_info"}
+    if isinstance(infos, dict):
+        return {names.get(name, name): renamed(value) for name, value in infos.items()}
+    return np.asarray(infos).tolist()
+
+
+@pytest.mark.parametrize("make", ACTIONS)
+def test_the_former_name_gives_the_same_by_its_names(make):
+    """Over an end; the warning names this line's file, so that Python shows it to whoever wrote the call."""
+    with pytest.warns(DeprecationWarning, match=WARNS) as said:
+        former = make(final_info=True)
+    assert [warning.filename for warning in said] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        present = make(account_info=True)
+    for env in (former, present):
+        env.reset(seed=5)
+    for _ in range(3):
+        old, new = (env.step(ACTIONS[make](env))[4] for env in (former, present))
+        assert "'final_info'" in str(old)
+        assert "'_final_info'" in str(old)
+        assert "account_info" not in str(old)
+        np.testing.assert_equal(renamed(old), renamed(new))
+    ends = (
+        renamed(old)["_account_info"] if "_account_info" in renamed(old) else renamed(old)["maker_0"]["_account_info"]
     )
+    assert np.all(ends)
 
 
-def test_one_market_and_its_agents_say_the_same():
-    env = gym.make("KineticSim/MarketMaking-v0", engine="numpy", final_info=True, **SMALL)
-    _, infos = env.reset(seed=1)
-    assert "final_info" not in infos
-    infos = env.step(np.ones(4, np.float32))[4]
-    assert infos["final_info"]["cash"] == infos["cash"] and infos["final_info"]["mid"] == infos["mid_price"]
-    assert infos["_final_info"] is False and all(isinstance(value, float) for value in infos["final_info"].values())
-    many = parallel_env({"maker": 1, "executor": 1}, engine="numpy", final_info=True, block_qty=7, **SMALL)
-    many.reset(seed=1)
-    batched = BatchedParallelEnv(
-        1, {"maker": 1, "executor": 1}, engine="numpy", final_info=True, block_qty=7, stagger=False, **SMALL
-    )
-    batched.reset(seed=1)
-    for _ in range(5):
-        infos = many.step({agent: np.zeros(many.action_space(agent).shape, np.float32) for agent in many.agents})[4]
-        other = batched.step({"maker": torch.zeros(1, 1, 4), "executor": torch.zeros(1, 1, 2)})[4]
-        for agent, info in infos.items():
-            role = agent.split("_")[0]
-            assert info["final_info"]["cash"] == info["cash"]
-            for name, value in info["final_info"].items():
-                assert other["final_info"][role][name].shape == (1, 1)
-                np.testing.assert_array_equal(float(other["final_info"][role][name]), value, err_msg=name)
-        assert [agent for agent, info in infos.items() if not info["_final_info"]] == many.agents
-        assert bool(other["_final_info"]) == (not many.agents)
-    assert not many.agents
+def test_states_are_exchanged():
+    """What was saved by the former name goes on by the present one, bit for bit, and the other way."""
+    with pytest.warns(DeprecationWarning, match=WARNS):
+        former = of_vector(final_info=True)
+    present = of_vector(account_info=True)
+    former.reset(seed=1)
+    former.step(np.ones((3, 4), np.float32))
+    present.unwrapped.load_state_dict(former.unwrapped.state_dict())
+    old, new = (env.step(np.zeros((3, 4), np.float32))[4] for env in (former, present))
+    np.testing.assert_equal(renamed(old), renamed(new))
+    former.unwrapped.load_state_dict(present.unwrapped.state_dict())
 
 
-def test_off_is_off():
-    envs = make(final_info=False)
+def test_statistics_of_episodes_find_it():
+    with pytest.warns(DeprecationWarning, match=WARNS):
+        envs = RecordEpisodeStatistics(of_vector("torch", final_info=True))
+    envs.reset(seed=1)
+    for _ in range(3):
+        infos = envs.step(torch.ones(3, 4))[4]
+    assert infos["_episode"].all()
+    assert torch.equal(infos["episode"]["value"], infos["final_info"]["value"])
+
+
+def test_off_is_off_and_bad_values_are_named():
+    with pytest.warns(DeprecationWarning, match=WARNS):
+        envs = of_vector(final_info=False)
     envs.reset(seed=1)
     assert set(envs.step(np.zeros((3, 4), np.float32))[4]) == {"final_obs", "_final_obs"}
-    assert "info" not in envs.core.tensors
-    with pytest.raises(TypeError, match="final_info: expected .*, got 1"):
-        make(final_info=1)
-
-
-@every_engine
-def test_saved_states_go_on(engine):
-    """Returns and fills of episodes that run are part of the state, and so are the last decision's fills."""
-    one, two = (make(engine=name, max_offset=1) for name in (engine, "numpy"))
-    one.reset(seed=3)
-    two.reset(seed=99)
-    actions = draw(one.single_action_space, 8, 3)
-    for action in actions[:3]:
-        one.step(action)
-    two.load_state_dict(one.state_dict())
-    assert torch.equal(one.fills.cpu(), two.fills) and bool(two.fills.any())
-    for action in actions[3:]:
-        mine, theirs = (envs.step(action)[4]["final_info"] for envs in (one, two))
-        for name in NAMES:
-            np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
-    saved = one.state_dict()
-    with pytest.raises(
-        ValueError, match=r"missing or unknown names \['episode_filled', 'episode_return', 'idle', 'info'\]"
-    ):
-        make(engine="numpy", final_info=False).load_state_dict(saved)
-    for name, bad in (("fills", -1), ("episode_filled", -1), ("episode_return", float("nan"))):
-        wrong = {**saved, name: torch.full_like(saved[name], bad)}
-        with pytest.raises(ValueError, match=rf"state\['{name}'\]: .*got"):
-            two.load_state_dict(wrong)
-
-
-def test_rows_have_the_numbers_of_the_header():
-    assert layout.CONSTANTS["kMarketInfos"] == len(MARKET_INFOS) and layout.CONSTANTS["kSlotInfos"] == len(SLOT_INFOS)
-    envs = make(num_envs=2)
-    assert envs.core.tensors["info"].shape == (15, 2) and envs.core.tensors["info"].dtype == torch.float64
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_statistics_come_from_it(mode):
-    """The wrapper's returns are those that it adds up itself, and it says how episodes ended in money."""
-    plain, told = (
-        RecordEpisodeStatistics(make(final_info=info, output="torch", autoreset_mode=mode)) for info in (False, True)
-    )
-    for envs in (plain, told):
-        envs.reset(seed=2)
-    ends, over = 0, torch.zeros(3, dtype=torch.bool)
-    for action in torch.from_numpy(draw(plain.single_action_space, 12, 3)):
-        if mode == "DISABLED" and bool(over.any()):
-            for envs in (plain, told):
-                envs.reset(options={"reset_mask": over})
-        first, second = (envs.step(action)[4] for envs in (plain, told))
-        over = first["_episode"]
-        ends += int(over.sum())
-        assert torch.equal(over, second["_episode"])
-        for key in ("r", "l"):
-            assert torch.equal(first["episode"][key], second["episode"][key])
-        for name in ("value", "inventory", "fees", "filled"):
-            wanted = torch.where(over, second["final_info"][name], 0.0)
-            assert torch.equal(second["episode"][name], wanted)
-        assert set(first["episode"]) == {"r", "l"}
-    assert ends >= 6
-    one, two = plain.summary(), told.summary()
-    assert one.items() <= two.items() and set(two) - set(one) == {"value", "inventory", "fees", "filled"}
+    with pytest.raises(TypeError, match="final_info: expected True or False, got 1"):
+        of_vector(final_info=1)
+    with pytest.raises(TypeError, match="final_info: expected account_info, its present name, alone, got both"):
+        of_vector(final_info=True, account_info=True)

@@ -55,10 +55,17 @@ def test_ragged_seeds_and_a_wrong_validate():
 @pytest.mark.parametrize("make", [copy.deepcopy, pickle.dumps])
 def test_copies_are_refused(engine, make):
     """A deep copy on NumPy had state tensors that its engine never wrote to."""
-    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, bank_size=2, warmup=1).unwrapped
-    for victim in (env, env.simulator):
-        with pytest.raises(TypeError, match=r"cannot be copied or pickled; use Simulator.branch\(\)"):
+    small = {"engine": engine, "bank_size": 2, "warmup": 1}
+    one, many = gym.make("KineticSim/MarketMaking-v0", **small), gym.make_vec("KineticSim/MarketMaking-v0", **small)
+    together = [ks.parallel_env({"maker": 1}, **small), ks.BatchedParallelEnv(1, {"maker": 1}, **small)]
+    env = one.unwrapped
+    for victim in (one, env, many, *together, env.core, env.simulator):
+        with pytest.raises(
+            TypeError, match=r"copied or pickled; use clone\(\) of an environment, Simulator"
+        ):
             make(victim)
+    for cloned in (env, many, *together):
+        assert type(cloned.clone()) is type(cloned)
     assert env.simulator.branch().run(2) == {}
 
 

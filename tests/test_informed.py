@@ -68,7 +68,7 @@ def test_known_answer(engine):
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
 def test_it_is_the_price_of_the_last_beat(task, mechanism, mode):
     """Before any reset too; the fundamental price and the mid are read off the markets."""
-    envs = make_vec(task, config=MECHANISMS[mechanism], autoreset_mode=mode, stagger=False, final_info=True)
+    envs = make_vec(task, config=MECHANISMS[mechanism], autoreset_mode=mode, stagger=False, account_info=True)
     plain = make_vec(task, config=MECHANISMS[mechanism], autoreset_mode=mode, stagger=False, see_fundamental=False)
     row = 37 if mechanism == "call" else 39
     assert envs.single_observation_space.shape == (row + 1,)
@@ -85,7 +85,7 @@ def test_it_is_the_price_of_the_last_beat(task, mechanism, mode):
         same = plain.step(actions)[0]
         jumps += int(((envs.simulator.fundamental_price - before).abs() > 5).sum())
         if mode == "same_step":
-            known = infos["final_info"]
+            known = infos["account_info"]
             expected = squash(2 * known["fundamental"].numpy() - 2 * known["mid"].numpy(), 16)
             np.testing.assert_array_equal(infos["final_obs"][:, row], expected)
     assert jumps > 0

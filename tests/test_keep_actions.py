@@ -29,7 +29,7 @@ class Pencil:
         sizes = {"max_qty": QTY, "max_offset": REACH, "inventory_limit": None}
         task = ManyLearnersTask(action_type=form, keep=True, bank_size=0, warmup=0, **sizes)
         arguments = (ks.MarketConfig(**ONLY_SLOTS), 1, task, ["maker", "trader"])
-        kwargs = {"slots": ("noise", None), "stagger": False, "final_info": True}
+        kwargs = {"slots": ("noise", None), "stagger": False, "account_info": True}
         (self.core,) = make_cores(arguments, kwargs, (engine,))
         self.core.reset(1)
         self.discrete = form == "discrete"
@@ -191,7 +191,7 @@ def test_engines_agree(engines, mode, roles, form):
     """Over ends of episodes, with latency, limits and rejects; every tensor, those of infos too."""
     task = ManyLearnersTask(keep=True, action_type=form, max_offset=1, inventory_limit=None, max_qty=60, **SMALL)
     config = ks.MarketConfig.preset("continuous", quote_latency=[0, 5, 70])
-    kwargs = {"slots": (None,) * len(roles), "auctions_per_step": 2, "final_info": True, "autoreset_mode": mode}
+    kwargs = {"slots": (None,) * len(roles), "auctions_per_step": 2, "account_info": True, "autoreset_mode": mode}
     cores = make_cores((config, 3, task, list(roles)), kwargs, engines)
     rejected = 0
     for _ in steps_alike(cores, 11, 5, 8 if mode == "disabled" else 25):

@@ -64,9 +64,9 @@ def test_masks_know_what_may_be_kept(engine):
 
 def test_infos_are_what_they_were_where_nothing_is_kept():
     for keep, more in ((False, set()), (True, {"rejected_bid", "rejected_ask"})):
-        env = gym.make("KineticSim/MarketMaking-v0", keep=keep, final_info=True, engine="cpu", **SMALL)
+        env = gym.make("KineticSim/MarketMaking-v0", keep=keep, account_info=True, engine="cpu", **SMALL)
         env.reset(seed=1)
-        known = env.step(env.action_space.sample())[4]["final_info"]
+        known = env.step(env.action_space.sample())[4]["account_info"]
         assert set(known) == set(layout.ENUMS["MarketInfo"]) | set(layout.ENUMS["SlotInfo"]) | more
 
 
@@ -110,7 +110,7 @@ def test_discretised_policies_keep_what_their_actions_keep():
 
 
 def test_saved_states_go_on_and_are_told_apart():
-    make = lambda keep: MarketMakingVectorEnv(3, keep=keep, engine="cpu", final_info=True, **SMALL)  # noqa: E731
+    make = lambda keep: MarketMakingVectorEnv(3, keep=keep, engine="cpu", account_info=True, **SMALL)  # noqa: E731
     one, two, other = make(True), make(True), make(False)
     one.action_space.seed(2)
     one.reset(seed=1), two.reset(seed=2), other.reset(seed=1)

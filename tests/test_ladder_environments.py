@@ -22,7 +22,7 @@ def pencil(engine, roles=("maker", "trader"), levels=LEVELS, **settings):
     sizes = {"max_qty": QTY, "max_offset": REACH, "inventory_limit": None, "bank_size": 0, "warmup": 0}
     task = ManyLearnersTask(**sizes | settings)
     arguments = (ks.MarketConfig(**ONLY_SLOTS, orders_per_side=levels), 1, task, list(roles))
-    kwargs = {"slots": ("noise", *[None] * (len(roles) - 1)), "stagger": False, "final_info": True}
+    kwargs = {"slots": ("noise", *[None] * (len(roles) - 1)), "stagger": False, "account_info": True}
     (core,) = make_cores(arguments, kwargs, (engine,))
     core.reset(1)
     return core
@@ -204,7 +204,7 @@ def test_engines_agree(engines, mode, roles, levels, form):
     keep = mode != "next_step"
     task = ManyLearnersTask(keep=keep, action_type=form, max_offset=2, inventory_limit=60, max_qty=30, **SMALL)
     config = ks.MarketConfig.preset("continuous", quote_latency=[0, 5, 70], orders_per_side=levels)
-    kwargs = {"slots": (None,) * len(roles), "auctions_per_step": 2, "final_info": True, "autoreset_mode": mode}
+    kwargs = {"slots": (None,) * len(roles), "auctions_per_step": 2, "account_info": True, "autoreset_mode": mode}
     cores = make_cores((config, 3, task, list(roles)), kwargs | {"see_fundamental": True}, engines)
     rejected = 0
     for _ in steps_alike(cores, 11, 5, 8 if mode == "disabled" else 20):

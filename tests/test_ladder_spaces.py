@@ -84,9 +84,9 @@ def test_masks_are_of_sides(engine):
 
 
 def test_infos_have_rejects():
-    env = gym.make("KineticSim/MarketMaking-v0", final_info=True, **OF_LADDERS)
+    env = gym.make("KineticSim/MarketMaking-v0", account_info=True, **OF_LADDERS)
     env.reset(seed=1)
-    known = env.step(env.action_space.sample())[4]["final_info"]
+    known = env.step(env.action_space.sample())[4]["account_info"]
     more = {"rejected_bid", "rejected_ask"}
     assert set(known) == set(layout.ENUMS["MarketInfo"]) | set(layout.ENUMS["SlotInfo"]) | more
 

@@ -34,7 +34,7 @@ def default_market(markets, roles, mode="same_step", stagger=True, config=None, 
     fields = {"interval": 12, "beat": 7, **changes}
     config = config or ks.MarketConfig.preset("news", **fields)
     task = ManyLearnersTask(horizon=horizon, bank_size=4, warmup=5, block_qty=60, forced_qty=4)
-    kwargs = {"slots": slots_of(roles), "autoreset_mode": mode, "stagger": stagger, "final_info": len(roles) > 1}
+    kwargs = {"slots": slots_of(roles), "autoreset_mode": mode, "stagger": stagger, "account_info": len(roles) > 1}
     return (config, markets, task, list(roles)), kwargs
 
 

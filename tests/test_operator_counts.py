@@ -73,11 +73,11 @@ THREE = {"maker": [maker], "trader": [[trader], [trader]]}
 # What is beside the engine's launches, without the operations of the functions themselves.
 PATHS = {
     "nothing": ({}, 0, 0),
-    "final_info": ({"final_info": True}, 0, 0),
+    "account_info": ({"account_info": True}, 0, 0),
     "action_mask": ({"action_mask": True, "action_type": "discrete"}, 13, 0),
     "reward": ({"reward": reward}, 5, 3),
     "reward, NEXT_STEP": ({"reward": reward, "autoreset_mode": "NEXT_STEP"}, 5, 3),
-    "reward, final_info": ({"reward": reward, "final_info": True}, 6, 3),
+    "reward, account_info": ({"reward": reward, "account_info": True}, 6, 3),
     "all functions": (OWN, 17, 7),
     "three opponents": ({"opponents": THREE}, 6, 3),
     "three opponents, reward": ({"opponents": THREE, "reward": reward}, 11, 6),
@@ -102,7 +102,7 @@ def test_operators_per_step(path, engine):
 @on_each
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize(
-    ("settings", "ours"), [({}, 6), ({"final_info": True}, 6), ({"autoreset_mode": "DISABLED"}, 3)]
+    ("settings", "ours"), [({}, 6), ({"account_info": True}, 6), ({"autoreset_mode": "DISABLED"}, 3)]
 )
 def test_operators_per_step_of_many_learners(copy, settings, ours, engine):
     """One for the actions of each role, one for who acts next, three for which markets are over; one for all copies."""

@@ -143,11 +143,11 @@ def assert_played_by_hand(envs, hands, actions, mode):
             assert (paid[m], terminated[m], truncated[m]) == (reward, terminates, truncates)
             ends["terminated"] += terminates
             ends["truncated"] += truncates
-            if "final_info" in infos:
-                assert host(infos["_final_info"])[m] == hand.ended
+            if "account_info" in infos:
+                assert host(infos["_account_info"])[m] == hand.ended
                 state = hand.env.simulator
-                assert host(infos["final_info"]["cash"])[m] == int(state.cash[0, 0])
-                assert host(infos["final_info"]["inventory"])[m] == int(state.inventory[0, 0])
+                assert host(infos["account_info"]["cash"])[m] == int(state.cash[0, 0])
+                assert host(infos["account_info"]["inventory"])[m] == int(state.inventory[0, 0])
             if mode == "SAME_STEP":
                 np.testing.assert_array_equal(host(infos["final_obs"])[m], seen)
                 assert host(infos["_final_obs"])[m] == hand.ended
@@ -165,7 +165,7 @@ def test_markets_are_those_that_policies_play_by_hand(engine, mode, max_loss, ma
     """With max_loss learners and opponents end at different times; an episode of a market is its learner's."""
     settings = {"max_loss": max_loss, "randomise": {"fee": {"values": [0, 4]}}, "num_scenarios": 2}
     given, how = lists(), {"engine": engine, "autoreset_mode": mode, "num_envs": markets, **settings}
-    envs = make(replace="maker", final_info=True, opponents=lists(), **how)
+    envs = make(replace="maker", account_info=True, opponents=lists(), **how)
     in_order = [given["maker"], *given["trader"]]
     hands = [ByHand(40 + m, {"maker": 2, "trader": 2}, in_order, **settings) for m in range(markets)]
     ends = assert_played_by_hand(envs, hands, draw((markets, 4)), mode)
@@ -329,7 +329,7 @@ def test_own_rewards_and_ends_are_of_the_learner(mode, markets):
 
     own = {"reward": reward, "terminate": terminate}
     given, how = lists(), {"autoreset_mode": mode, "num_envs": markets}
-    envs = make(replace="maker", opponents=lists(), final_info=True, **own, **how)
+    envs = make(replace="maker", opponents=lists(), account_info=True, **own, **how)
 
     def only_the_first(before, after):
         return terminate(before, after) & torch.tensor([True, False])
@@ -420,14 +420,14 @@ def test_those_who_do_nothing_change_nothing(task, engine, markets):
 
 
 def test_numpy_and_torch_hand_out_the_same():
-    one, two = make(opponents=lists(), final_info=True), make(opponents=lists(), final_info=True, output="numpy")
+    one, two = make(opponents=lists(), account_info=True), make(opponents=lists(), account_info=True, output="numpy")
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
     for action in draw((MARKETS, 4)):
         mine, theirs = one.step(torch.from_numpy(action)), two.step(action)
         for a, b in zip(mine[:4], theirs[:4], strict=True):
             assert b.dtype == host(a).dtype
             np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(mine[4]["final_info"]["value"], theirs[4]["final_info"]["value"])
+        np.testing.assert_array_equal(mine[4]["account_info"]["value"], theirs[4]["account_info"]["value"])
     assert two.observation_space.contains(theirs[0])
 
 
@@ -783,7 +783,7 @@ def test_a_captured_step_plays_on(mode, num_envs):
     """Draws and modules too: replays go on over the ends of episodes as steps do."""
     given = {"maker": [Net(4).cuda(), TIGHT, Net(4).cuda()], "trader": [chasing, Net(2).cuda()]}
     settings = {"engine": "cuda", "autoreset_mode": mode, "num_envs": num_envs, "stagger": True, "opponents": given}
-    captured, eager = make(copy=False, final_info=True, **settings), make(final_info=True, **settings)
+    captured, eager = make(copy=False, account_info=True, **settings), make(account_info=True, **settings)
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(num_envs, 4, device="cuda")

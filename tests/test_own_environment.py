@@ -113,7 +113,7 @@ def host(values):
 @pytest.mark.parametrize("markets", [1, MARKETS])
 def test_steps_are_those_of_single_markets(engine, mode, task, settings, form, markets):
     """Every observation, reward and flag over many ends of episodes, of both kinds."""
-    envs = make(task, engine, markets, autoreset_mode=mode, final_info=True, **settings, **form, **OWN)
+    envs = make(task, engine, markets, autoreset_mode=mode, account_info=True, **settings, **form, **OWN)
     singles = [Single(task, 40 + m, **settings) for m in range(markets)]
     first = envs.reset(seed=40)[0]
     assert first.shape == envs.observation_space.shape and envs.single_observation_space.contains(host(first)[0])
@@ -139,9 +139,9 @@ def test_steps_are_those_of_single_markets(engine, mode, task, settings, form, m
             assert (paid[m], terminated[m], truncated[m]) == (made, terminates, truncates)
             ends["terminated"] += terminates
             ends["truncated"] += truncates
-            assert host(infos["final_info"]["episode_return"])[m] == single.total
-            assert host(infos["final_info"]["inventory"])[m] == int(single.env.simulator.inventory)
-            assert host(infos["_final_info"])[m] == single.ended
+            assert host(infos["account_info"]["episode_return"])[m] == single.total
+            assert host(infos["account_info"]["inventory"])[m] == int(single.env.simulator.inventory)
+            assert host(infos["_account_info"])[m] == single.ended
             if mode == "SAME_STEP":
                 np.testing.assert_array_equal(host(infos["final_obs"])[m], seen)
                 assert host(infos["_final_obs"])[m] == single.ended
@@ -166,7 +166,7 @@ def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task, 
         "Execution": lambda before, after: after.reward,
     }
     named = {} if task == "Execution" else {"reward": "inventory", "inventory_penalty": 0.1}
-    names = {"engine": engine, "autoreset_mode": mode, "output": "torch", "final_info": True, "num_envs": markets}
+    names = {"engine": engine, "autoreset_mode": mode, "output": "torch", "account_info": True, "num_envs": markets}
     plain = make(task, **names, **named)
     own = make(task, **names, reward=words[task], terminate=lambda before, after: after.cash != after.cash)
     if task == "Execution":
@@ -190,7 +190,7 @@ def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task, 
 @every_engine
 def test_markets_that_wait_for_their_reset_have_nothing(engine):
     """As on a GPU, where a step under DISABLED plays on with the others."""
-    envs = make(engine=engine, output="torch", autoreset_mode="DISABLED", final_info=True, **OWN)
+    envs = make(engine=engine, output="torch", autoreset_mode="DISABLED", account_info=True, **OWN)
     envs.reset(seed=1)
     envs.core._done = None  # in host memory such a step is refused
     waits, before = torch.zeros(MARKETS, dtype=torch.bool, device=envs.device), ()
@@ -200,8 +200,8 @@ def test_markets_that_wait_for_their_reset_have_nothing(engine):
         for m in waits.nonzero().flatten().tolist():
             assert now[1][m] == 0 and (now[2][m] | now[3][m])
             assert all(torch.equal(now[i][m], before[i][m]) for i in (0, 2, 3))
-            for name, values in before[4]["final_info"].items():
-                assert torch.equal(values[m].nan_to_num(), now[4]["final_info"][name][m].nan_to_num()), name
+            for name, values in before[4]["account_info"].items():
+                assert torch.equal(values[m].nan_to_num(), now[4]["account_info"][name][m].nan_to_num()), name
             waited += 1
         waits, before = now[2] | now[3], now
     assert waits.all() and waited >= 2 * MARKETS
@@ -246,7 +246,7 @@ MANY = {
 def test_many_learners_have_them_by_role(engine, mode):
     """Beside single markets of the agents' interface, with the same functions and with plain numbers from infos."""
     settings = {**SMALL, "engine": engine, "max_target": 12}
-    envs = BatchedParallelEnv(3, LEARNERS, autoreset_mode=mode, stagger=False, final_info=True, **settings, **MANY)
+    envs = BatchedParallelEnv(3, LEARNERS, autoreset_mode=mode, stagger=False, account_info=True, **settings, **MANY)
     plain = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}) for _ in range(3)]
     owned = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}, **MANY) for _ in range(3)]
     seen = envs.reset(seed=5)[0]
@@ -302,7 +302,7 @@ def test_many_learners_have_them_by_role(engine, mode):
                 if role == "maker":
                     known = {
                         name: host(values)[place]
-                        for name, values in infos["final_info"][role].items()
+                        for name, values in infos["account_info"][role].items()
                         if name in ("value", "cash")
                     }
                     wanted = np.float32((known["value"] - values[m].get(agent, 0.0)) / 7)
@@ -315,7 +315,7 @@ def test_many_learners_have_them_by_role(engine, mode):
                     if f"{role}_{number}" not in given:
                         assert host(paid[role])[m, number] == 0 and not host(terminated[role])[m, number]
             ended[m] = not env.agents
-            assert host(infos["_final_info"])[m] == ended[m]
+            assert host(infos["_account_info"])[m] == ended[m]
             if ended[m] and mode == "SAME_STEP":
                 start = env.reset()[0]
                 values[m], ended[m] = {}, False
@@ -326,7 +326,10 @@ def test_many_learners_have_them_by_role(engine, mode):
 @every_engine
 def test_saved_states_go_on(engine):
     """Own features are seen at once after a load; states say which functions there were."""
-    one, two = make(engine=engine, output="torch", final_info=True, **OWN), make(output="torch", final_info=True, **OWN)
+    one, two = (
+        make(engine=engine, output="torch", account_info=True, **OWN),
+        make(output="torch", account_info=True, **OWN),
+    )
     one.reset(seed=1)
     actions = torch.from_numpy(draw((MARKETS, 4)))
     for action in actions[:9]:
@@ -337,7 +340,7 @@ def test_saved_states_go_on(engine):
         mine, theirs = one.step(action.to(one.device)), two.step(action)
         for a, b in zip(mine[:4], theirs[:4], strict=True):
             assert torch.equal(a.cpu(), b)
-        assert torch.equal(mine[4]["final_info"]["episode_return"].cpu(), theirs[4]["final_info"]["episode_return"])
+        assert torch.equal(mine[4]["account_info"]["episode_return"].cpu(), theirs[4]["account_info"]["episode_return"])
     with pytest.raises(ValueError, match=r"own.maker is \['reward'\] there, \['reward', 'terminate'\] here"):
         make(reward=reward, terminate=terminate).load_state_dict(make(reward=reward).state_dict())
 
@@ -558,7 +561,7 @@ def test_stable_baselines_takes_them():
 @pytest.mark.parametrize("num_envs", [1, 5, 3000])
 def test_a_captured_step_plays_on(mode, num_envs):
     """With all functions; markets that end at different times, of a few, and of many that have a lane each."""
-    settings = {"engine": "cuda", "output": "torch", "autoreset_mode": mode, "final_info": True, "num_envs": num_envs}
+    settings = {"engine": "cuda", "output": "torch", "autoreset_mode": mode, "account_info": True, "num_envs": num_envs}
     captured, eager = make(copy=False, **settings, **OWN), make(**settings, **OWN)
     captured.reset(seed=5)
     eager.reset(seed=5)
@@ -575,7 +578,7 @@ def test_a_captured_step_plays_on(mode, num_envs):
         for name, value in theirs[4].items():
             for one, two in (
                 [(result[4][name], value)]
-                if name != "final_info"
+                if name != "account_info"
                 else zip(result[4][name].values(), value.values(), strict=True)
             ):
                 assert torch.equal(one.nan_to_num(), two.nan_to_num()), name
@@ -585,7 +588,7 @@ def test_a_captured_step_plays_on(mode, num_envs):
 
 @pytest.mark.gpu
 def test_a_step_does_not_synchronise():
-    envs = make(engine="cuda", output="torch", num_envs=64, final_info=True, **OWN)
+    envs = make(engine="cuda", output="torch", num_envs=64, account_info=True, **OWN)
     envs.reset(seed=1)
     actions = torch.zeros(64, 4, device="cuda")
     envs.step(actions)
@@ -614,7 +617,7 @@ def test_nan_on_a_gpu_raises_at_the_next_look(place):
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution"])
 def test_many_markets_have_the_cpus_bits(mode, task):
     """A lane each, blocks at their deadline by whole warps, and scenarios."""
-    settings = {"num_envs": 20000, "output": "torch", "autoreset_mode": mode, "final_info": True, **SCENARIOS, **OWN}
+    settings = {"num_envs": 20000, "output": "torch", "autoreset_mode": mode, "account_info": True, **SCENARIOS, **OWN}
     one, two = (make(task, engine=engine, **settings) for engine in ("cuda", "cpu"))
     assert torch.equal(one.reset(seed=5)[0].cpu(), two.reset(seed=5)[0])
     for action in torch.from_numpy(draw((20000, *two.single_action_space.shape), 9)):
@@ -622,5 +625,5 @@ def test_many_markets_have_the_cpus_bits(mode, task):
         for a, b in zip(mine[1:4], theirs[1:4], strict=True):
             assert torch.equal(a.cpu(), b)
         assert torch.equal(mine[0].cpu(), theirs[0])
-        for name, value in theirs[4]["final_info"].items():
-            assert torch.equal(mine[4]["final_info"][name].cpu().nan_to_num(), value.nan_to_num()), name
+        for name, value in theirs[4]["account_info"].items():
+            assert torch.equal(mine[4]["account_info"][name].cpu().nan_to_num(), value.nan_to_num()), name

@@ -250,7 +250,7 @@ def test_a_block_is_forced_at_the_limit():
 @pytest.mark.parametrize("name", IDS)
 def test_no_other_limit_cuts_a_horizon(name):
     env = gym.make(name, horizon=500, **NO_HORIZON)
-    assert "TimeLimit" not in str(env) and env.spec.max_episode_steps is None
+    assert "TimeLimit" not in str(env) and env.spec.max_episode_steps == 500
     assert gym.make(name, horizon=7, max_episode_steps=-1, **NO_HORIZON).unwrapped.core.task.horizon == 7
     if "Execution" not in name:
         assert episode(env)[1] == 500
@@ -267,6 +267,71 @@ def test_a_limit_in_a_spec():
     assert gym.make_vec(spec, num_envs=2).core.task.horizon == 20
     settings = {"vectorization_mode": "sync", "max_episode_steps": 8, **NO_HORIZON}
     assert [one.unwrapped.core.task.horizon for one in gym.make_vec(IDS[1], num_envs=2, **settings).envs] == [8, 8]
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("horizon", [100, 300, 500])
+def test_a_spec_says_the_horizon(name, horizon):
+    """However it was given, and again of what is made of it; nothing cuts from outside at another number."""
+    for given in ({"horizon": horizon}, {"max_episode_steps": horizon}, {"horizon": 7, "max_episode_steps": horizon}):
+        for env in (gym.make(name, **given, **NO_HORIZON), gym.make_vec(name, num_envs=2, **given, **NO_HORIZON)):
+            make = gym.make if isinstance(env, gym.Env) else gym.make_vec
+            again = make(through_json(env.spec))
+            for made in (env, again):
+                assert made.spec.max_episode_steps == made.unwrapped.core.task.horizon == horizon
+            assert through_json(again.spec) == through_json(env.spec)
+            assert ("TimeLimit" in str(env)) == (make is gym.make and "max_episode_steps" in given)
+    env = gym.make(name, horizon=horizon, **NO_HORIZON)
+    (one, steps), (two, wanted) = episode(env), episode(gym.make(through_json(env.spec)))
+    assert steps == wanted <= horizon and (steps == horizon or "Execution" in name)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert one[1:3] == two[1:3] and one[4] == two[4]
+    assert two[3] == (one[3] or steps == horizon)  # TimeLimit says truncated in the last step that there can be, too
+
+
+def test_a_spec_says_the_default_horizon():
+    defaults = {name: gym.make(name, **NO_HORIZON) for name in IDS}
+    assert [env.spec.max_episode_steps for env in defaults.values()] == [300, 100, 300]
+    assert [env.unwrapped.core.task.horizon for env in defaults.values()] == [300, 100, 300]
+    assert [gym.spec(name).max_episode_steps for name in IDS] == [None] * 3  # what is made next has its own
+
+
+def test_where_episodes_have_no_one_length_a_spec_says_none():
+    """A limit would be another environment: it overrides the horizon."""
+    differing = {"horizon": [4, 6], "num_envs": 2, **NO_HORIZON}
+    drawn = {"randomise": {"task.horizon": (4, 6)}, "num_scenarios": 5, **SMALL}
+    at_events = {"decide": "fill", **SMALL, "preset": "continuous"}
+    for make, given in ((gym.make_vec, differing), (gym.make, drawn), (gym.make_vec, drawn), (gym.make, at_events)):
+        env = make(IDS[0], **given)
+        assert env.spec.max_episode_steps is None
+        assert_same_draws(env, make(through_json(env.spec)))
+    kept = gym.make_vec(IDS[0], num_envs=2, **at_events, max_episode_steps=4)
+    assert kept.unwrapped.core.task.horizon == 4
+    assert gym.make_vec(through_json(kept.spec)).unwrapped.core.task.horizon == 4
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_time_aware_observations(normalise):
+    env = gym.wrappers.TimeAwareObservation(gym.make(IDS[0], horizon=5, **NO_HORIZON), normalize_time=normalise)
+    seen, _ = env.reset(seed=3)
+    times, over = [seen[-1]], False
+    while not over:
+        seen, _, terminated, truncated, _ = env.step(np.zeros(4, np.float32))
+        times.append(seen[-1])
+        over = terminated or truncated
+    assert seen.shape == env.observation_space.shape == (env.unwrapped.observation_space.shape[0] + 1,)
+    np.testing.assert_allclose(times, np.arange(6) / (5 if normalise else 1), rtol=1e-6)
+
+
+def test_a_horizon_beside_a_spec_of_another_is_refused():
+    """A spec's limit overrides a horizon, so that it would be another than the one asked for."""
+    for make in (gym.make, gym.make_vec):
+        spec = make(IDS[0], horizon=20, **NO_HORIZON).spec
+        with pytest.raises(ValueError, match=r"horizon: expected 20, the max_episode_steps of the spec, got 50; give "):
+            make(spec, horizon=50)
+        assert make(spec, horizon=20).unwrapped.core.task.horizon == 20
+        assert make(spec, horizon=50, max_episode_steps=50).unwrapped.core.task.horizon == 50
+        assert make(spec, max_episode_steps=50).spec.max_episode_steps == 50
 
 
 def test_environments_that_make_does_not_make_itself():

@@ -255,7 +255,7 @@ def test_single_parallel_and_batched_environments():
 def test_the_ended_episodes_scenario_is_in_the_infos(engine, mode, own, markets):
     """A market of its own for each: what its scenario was before the step in which it ended."""
     more = {"reward": lambda before, after: after.cash - before.cash} if own else {}
-    envs = make(markets, engine=engine, autoreset_mode=mode, final_info=True, output="torch", stagger=True, **more)
+    envs = make(markets, engine=engine, autoreset_mode=mode, account_info=True, output="torch", stagger=True, **more)
     envs.set_scenario_weights([1, 0, 2, 3, 4])
     envs.reset(seed=2)
     checked, changed = 0, 0
@@ -263,9 +263,9 @@ def test_the_ended_episodes_scenario_is_in_the_infos(engine, mode, own, markets)
         before = envs.scenario.clone()
         waits = envs.core.tensors["done"].clone()
         *_, infos = envs.step(torch.rand(markets, 2, generator=torch.Generator().manual_seed(t)))
-        ended = infos["_final_info"]
+        ended = infos["_account_info"]
         assert not bool((ended & waits).any())
-        assert torch.equal(infos["final_info"]["scenario"][ended], before[ended].double())
+        assert torch.equal(infos["account_info"]["scenario"][ended], before[ended].double())
         if mode == "disabled" and bool(ended.any()):
             envs.reset(options={"reset_mask": ended})
         checked += int(ended.sum())
@@ -444,7 +444,7 @@ def test_scores_of_a_scripted_policy_move_the_weights_to_hard_scenarios(mode):
     fees = [0, 50_000, 1_000, 100_000, 0, 10_000]
     table = ks.MarketConfig.preset("trading", fee=fees)
     envs = TradingVectorEnv(
-        256, **{**SMALL, "horizon": 5, "randomise": table, "autoreset_mode": mode}, final_info=True, output="torch",
+        256, **{**SMALL, "horizon": 5, "randomise": table, "autoreset_mode": mode}, account_info=True, output="torch",
         reward="pnl", mark="mid", stagger=False,
     )  # fmt: skip
     envs.reset(seed=0)
@@ -453,7 +453,7 @@ def test_scores_of_a_scripted_policy_move_the_weights_to_hard_scenarios(mode):
     drawn = []
     for _ in range(8 * 6):
         *_, infos = envs.step(actions)
-        ended, final = infos["_final_info"], infos["final_info"]
+        ended, final = infos["_account_info"], infos["account_info"]
         if not bool(ended.any()):
             continue
         played = final["scenario"][ended].long()

@@ -97,7 +97,7 @@ def test_steps_of_the_default_market(twice, kernel, task):
 def test_lanes_have_read_an_episode_before_the_next_one_overwrites_it(twice, kernel):
     """Its scenario and what its initial inventory was worth: a step ends an episode and begins one with others."""
     task = ManyLearnersTask(horizon=1, bank_size=0, initial_inventory=3)
-    how = {"slots": (None, None), "autoreset_mode": "same_step", "final_info": True, "num_scenarios": 5}
+    how = {"slots": (None, None), "autoreset_mode": "same_step", "account_info": True, "num_scenarios": 5}
     drawn = {"randomise": {"noise_spread": (2, 9), "task.initial_inventory": {"values": [-5, 2, 9]}}}
     arguments = (ks.MarketConfig.preset("news"), 6, task, ["maker", "trader"]), how | drawn
     cores = twice(kernel, lambda: make_cores(*arguments, ("cpu",))[0])

@@ -145,7 +145,7 @@ def test_what_is_seen_is_what_stands_before_the_decision(tmp_path, engine, prese
         "slot.bid(1)",
     ]
     arguments = (ks.MarketConfig.preset(preset), 3, MarketMakingTask(max_qty=7, **SMALL), ["maker"])
-    (core,) = make_cores(arguments, {"slots": ("maker",), "final_info": True}, (engine,))
+    (core,) = make_cores(arguments, {"slots": ("maker",), "account_info": True}, (engine,))
     core.reset(4)
     core.set_slot_policies({0: make_echo(tmp_path, names)})
     fills = torch.zeros(3, 2)
@@ -251,7 +251,7 @@ def test_programs_as_opponents_play_as_functions_do(engine, mode, preset):
         "output": "torch",
         "preset": preset,
         "autoreset_mode": mode,
-        "final_info": True,
+        "account_info": True,
     }
     made = [
         gym.make_vec("KineticSim/Trading-v0", opponents={"maker": [one]}, **how, **task) for one in (fixed, scripted)
@@ -265,8 +265,8 @@ def test_programs_as_opponents_play_as_functions_do(engine, mode, preset):
         results = [envs.step(action) for envs in (first, second)]
         for one, two in zip(results[0][:4], results[1][:4], strict=True):
             assert torch.equal(one, two)
-        for name, values in results[0][4].get("final_info", {}).items():
-            assert torch.equal(values.nan_to_num(7.5), results[1][4]["final_info"][name].nan_to_num(7.5)), name
+        for name, values in results[0][4].get("account_info", {}).items():
+            assert torch.equal(values.nan_to_num(7.5), results[1][4]["account_info"][name].nan_to_num(7.5)), name
         ended += int((results[0][2] | results[0][3]).sum())
         if mode == "DISABLED" and bool((results[0][2] | results[0][3]).any()):
             for envs in (first, second):

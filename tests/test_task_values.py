@@ -107,7 +107,7 @@ def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings
 def test_two_episodes_of_different_blocks(engine):
     """The whole of either block is executed by force: 10 units of a market's first episode, 7 of its second."""
     envs = make(
-        "Execution", 64, engine=engine, horizon=1, side="buy", autoreset_mode="NEXT_STEP", final_info=True,
+        "Execution", 64, engine=engine, horizon=1, side="buy", autoreset_mode="NEXT_STEP", account_info=True,
         randomise={"task.block_qty": {"values": [7, 10, 12]}}, num_scenarios=6,
     )  # fmt: skip
     core = envs.unwrapped.core
@@ -170,7 +170,7 @@ def test_initial_inventory_is_neither_gain_nor_loss(engine, mark):
     held = [-7, 0, 5, 20]
     envs = make(
         "MarketMaking", 4, engine=engine, initial_inventory=held, reward="pnl", mark=mark, reward_scale=1.0, horizon=50,
-        final_info=True, autoreset_mode="DISABLED",
+        account_info=True, autoreset_mode="DISABLED",
     )  # fmt: skip
     core = envs.unwrapped.core
     observation, infos = envs.reset(seed=2)
@@ -184,7 +184,7 @@ def test_initial_inventory_is_neither_gain_nor_loss(engine, mark):
         _, reward, _, _, infos = envs.step(torch.tensor([[0.0, 0.0, -1.0, -1.0]]).expand(4, 4))  # no quotes
         total += reward.double()
         value = inventory * (marked(core, mark) - opening) if mark != "liquidation" else marked(core, mark) - opening
-        assert torch.equal(infos["final_info"]["value"], value)
+        assert torch.equal(infos["account_info"]["value"], value)
         assert torch.allclose(total, value)
     assert bool((value != 0).any())
 

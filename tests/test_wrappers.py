@@ -298,7 +298,7 @@ def go_on(envs, actions):
 @pytest.mark.parametrize("wrapper", WRAPPERS, ids=str)
 def test_a_state_saved_at_any_step_goes_on(wrapper, mode, num_envs):
     """Ends and resets included; a fresh environment, and one that was elsewhere, take it over."""
-    settings = {"autoreset_mode": mode, "num_envs": num_envs, "horizon": 3, "max_loss": 2.0, "final_info": True}
+    settings = {"autoreset_mode": mode, "num_envs": num_envs, "horizon": 3, "max_loss": 2.0, "account_info": True}
 
     def fresh():
         return WRAPPERS[wrapper](make(**settings))

@@ -26,7 +26,10 @@ from kineticsim_env.runtime.roles import ROLES, action_form
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
     layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
 )
-NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
+NO_COPY = (
+    "an engine cannot be copied or pickled; use clone() of an environment, Simulator.branch(), or state_dict() and "
+    "load_state_dict()"
+)
 _INPUTS = frozenset(name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
 

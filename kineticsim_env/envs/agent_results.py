@@ -78,12 +78,12 @@ class AgentResults:
                 infos[self._agents[slot]]["action_mask"] = mask
         return infos
 
-    def add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
+    def add_account(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
         """Add what is known of each agent after the decision."""
         tensors = self._core.tensors
         columns = info_of_slots(tensors["info"].cpu(), len(self._agents), slice(None))
         known = {name: column[0].expand(len(self._agents)).tolist() for name, column in columns.items()}
-        over = tensors["over"][0].tolist()
+        over, key = tensors["over"][0].tolist(), self._core.settings.account_key
         for slot in playing:
-            final = {name: column[slot] for name, column in known.items()}
-            infos[self._agents[slot]] |= {"final_info": final, "_final_info": over[slot]}
+            account = {name: column[slot] for name, column in known.items()}
+            infos[self._agents[slot]] |= {key: account, f"_{key}": over[slot]}

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kineticsim_env.envs.own_functions import own_functions
 from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.runtime.names import warn_user
+from kineticsim_env.runtime.values import check_flag
 from kineticsim_env.tasks.base import TaskType, make_task
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
         randomise: Any
         num_scenarios: int
         scenario_seed: int
-        final_info: bool
+        account_info: bool
         see_fundamental: bool
         action_mask: bool
         features: Any
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 Environment = TypeVar("Environment", bound=type)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
-_MADE = ("prefer_cpu", "own", "opponent_slots")  # of other arguments
+_MADE = ("prefer_cpu", "own", "opponent_slots", "account_key")  # of other arguments
 # Of one market: its results come to the host anyway, so that looking for errors costs nothing.
 _FIXED = {"autoreset_mode": "disabled", "stagger": False, "validate": True}
 OF_MANY = {field.name: field for field in dataclasses.fields(EnvSettings) if field.name not in _MADE}
@@ -66,9 +68,22 @@ def split(
     `made` are further fields of `EnvSettings`, which are no arguments. One market has neither autoreset nor stagger.
     """
     known = OF_ONE if one_market else OF_MANY
+    arguments, former = _of_former_names(arguments)
     given = {name: value for name, value in arguments.items() if name in known}
     rest = {name: value for name, value in arguments.items() if name not in known}
-    return EnvSettings(config=config, **given, **(_FIXED if one_market else {}), **made), rest
+    return EnvSettings(config=config, **given, **(_FIXED if one_market else {}), **made, **former), rest
+
+
+def _of_former_names(arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return the arguments with `final_info` by its present name, and what lets infos have the former one, too."""
+    if "final_info" not in arguments:
+        return arguments, {}
+    if "account_info" in arguments:
+        raise TypeError("final_info: expected account_info, its present name, alone, got both")
+    flag = check_flag("final_info", arguments["final_info"])
+    warn_user("final_info= goes with the next version: write account_info=, and infos have it by that name")
+    rest = {name: value for name, value in arguments.items() if name != "final_info"}
+    return {**rest, "account_info": flag}, {"account_key": "final_info"}
 
 
 def with_task(

@@ -21,7 +21,7 @@ class BatchResults:
     """The results of a step, of markets with one learner each.
 
     They are a tuple: observation, final observation, reward, terminated, truncated, over, what is known, `[I, M]`, and
-    the events of the decision, int32 `[M]`; the second under SAME_STEP, the seventh with `final_info` and the last
+    the events of the decision, int32 `[M]`; the second under SAME_STEP, the seventh with `account_info` and the last
     where events end decisions, else None.
 
     Attributes:
@@ -29,14 +29,16 @@ class BatchResults:
         outputs: The results as live tensors, without None.
         live: The results, live, as arrays where arrays are returned of tensors on the host; so they are returned where
             `are_live`, else as `copies`.
-        same_step: Whether there is a final observation; `has_info`: what is known; `has_events`: events.
+        same_step: Whether there is a final observation; `has_info`: what is known, which infos call `account_key`;
+            `has_events`: events.
     """
 
     def __init__(self, core: EnvCore, role: str, *, numpy: bool, copy: bool, masked: bool) -> None:
         """Make the views, of markets whose first slot is the learner's; a GPU's arrays are always copies."""
         self._core, self._role, self._numpy, self._copy = core, role, numpy, copy
         self._masks = ActionMasks(core, role, slice(0, 1)) if masked else None
-        self.same_step, self.has_info = core.autoreset == SAME_STEP, core.settings.final_info
+        self.same_step, self.has_info = core.autoreset == SAME_STEP, core.settings.account_info
+        self.account_key = core.settings.account_key
         self.has_events = core.task.decides_at_events
         self.live = self._views(core.tensors)
         self.observation: torch.Tensor = self.live[0]
@@ -50,7 +52,7 @@ class BatchResults:
         core, role = self._core, self._role
         final = core.seen("final_observation", role, 0, tensors) if self.same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
-        info = core.final_info if core.own is not None else tensors["info"] if self.has_info else None
+        info = core.account_info if core.own is not None else tensors["info"] if self.has_info else None
         events = tensors["decision_events"] if self.has_events else None
         return core.seen("observation", role, 0, tensors), final, *flags, info, events
 

@@ -111,7 +111,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._observation = {role: core.seen("observation", role, slots) for role, slots in self.groups.items()}
         self._final = {role: core.seen("final_observation", role, slots) for role, slots in self.groups.items()}
         # Tensors of our own: what is done to the core's leaves them as they are.
-        self._infos = core.final_info
+        self._infos = core.account_info
         self._events = core.tensors["decision_events"].view(-1) if core.task.decides_at_events else None
         self._done = core.tensors["done"].view(-1)
         self._ended, self._elapsed = core.tensors["ended"].view(shape), core.tensors["elapsed"].view(-1)
@@ -167,8 +167,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             By role: observations float32 `[M, n, F]`, rewards float32 `[M, n]`, terminated and truncated bool `[M, n]`;
             and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
             role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended; with
-            `action_mask` that of the next decision, by role; with `final_info` that, in all modes: by role, by name,
-            float64 `[M, n]`, or `[M, 1]` of the market, and `_final_info` bool `[M]`; where events end decisions
+            `action_mask` that of the next decision, by role; with `account_info` that, in all modes: by role, by name,
+            float64 `[M, n]`, or `[M, 1]` of the market, and `_account_info` bool `[M]`; where events end decisions
             `decision_events` int32 `[M]`, how many this one had.
         """
         if not self._was_reset:
@@ -216,8 +216,9 @@ class BatchedParallelEnv(BaseMarketEnv):
         if self._same_step:
             infos["_final_obs"] = over[""]
         if rows:
-            final = {role: info_of_slots(rows[""], len(self.core.roles), slots) for role, slots in self.groups.items()}
-            infos |= {"final_info": final, "_final_info": over[""]}
+            known = {role: info_of_slots(rows[""], len(self.core.roles), slots) for role, slots in self.groups.items()}
+            key = self.core.settings.account_key
+            infos |= {key: known, f"_{key}": over[""]}
         if self._events is not None:
             infos["decision_events"] = infos["decision_events"][""]
         return observation, reward, terminated, truncated, infos

@@ -150,7 +150,7 @@ class EnvCore:
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
         self.saved: list[str] = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
-        self.saved += infos if self.settings.final_info or own else []
+        self.saved += infos if self.settings.account_info or own else []
         self.saved += [] if self.live_task.values.rows is None else layout.VALUES
         self.saved += layout.EVENTS if self.task.decides_at_events else []
         names = [*self.saved, *layout.ENV_FLAGS]
@@ -201,11 +201,11 @@ class EnvCore:
         return seen
 
     @property
-    def final_info(self) -> torch.Tensor | None:
+    def account_info(self) -> torch.Tensor | None:
         """What was known before any reset, float64 `[I, M]`, live; None where it was not asked for."""
-        if not self.settings.final_info:
+        if not self.settings.account_info:
             return None
-        return self.tensors["info"] if self.own is None else self.own.final_info
+        return self.tensors["info"] if self.own is None else self.own.account_info
 
     @property
     def market_infos(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is known after a decision, by name: `final_info` of every environment, and what users' own functions are given.
+"""What is known after a decision, by name: `account_info` of every environment, and what users' functions are given.
 
 The rows are those of `Launch.info` (cuda/model/layout.h): an engine writes them before it resets anything.
 """

@@ -12,7 +12,7 @@ import torch
 
 
 class Moment:
-    """What is known of markets and learners at a time: every name of `final_info` (docs/environment.md), live views.
+    """What is known of markets and learners at a time: every name of `account_info` (docs/environment.md), live views.
 
     Each is float64: `[M]` with one learner per market; with n learners of a role `[M, n]`, and `[M, 1]` of the market.
     They are read only, and hold until the next step: clone what you keep.

@@ -32,7 +32,7 @@ class OwnStep:
     Attributes:
         failed: Whether one of them raised, so that the environment has to be reset.
         acts: The roles whose actions are of a space of the user's.
-        final_info: What was known before any reset, float64 `[I, M]`.
+        account_info: What was known before any reset, float64 `[I, M]`.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -56,7 +56,7 @@ class OwnStep:
         self._before = torch.zeros_like(info)
         # What features see of it: a restart leaves the last decision's for the infos.
         self._events = torch.zeros_like(tensors["decision_events"]) if "decision_events" in tensors else None
-        self.final_info = torch.zeros_like(info) if settings.final_info and restart else info
+        self.account_info = torch.zeros_like(info) if settings.account_info and restart else info
         self.failed, self._host = False, info.device.type == "cpu"
         of = {role: f" of a {role}" if own.many else "" for role in own.by_role}
         self._groups: dict[str | int, Group] = {  # by role, and opponents that see as the learner does by slot
@@ -76,7 +76,7 @@ class OwnStep:
         self._reward_by_slot = tensors["reward"].t()
         self._reward_array = tensors["reward"].numpy() if self._host else np.zeros(0)
         self._payers = [(group, pay) for group in self._groups.values() if (pay := group.functions.reward)]
-        self._pays, self._keeps_final = own.pays, self.final_info is not info
+        self._pays, self._keeps_account = own.pays, self.account_info is not info
         self._terminates = any(functions.terminate for functions in own.by_role.values())
         self._updates = any(functions.of_task("update") for functions in own.by_role.values())
         self._looks_back = self._terminates or self._pays or self._updates  # at what was before
@@ -148,8 +148,8 @@ class OwnStep:
             if self._sees:
                 self._see(final=self._restart is not None)
             if self._restart is not None:
-                if self._keeps_final:
-                    self.final_info.copy_(self._tensors["info"])
+                if self._keeps_account:
+                    self.account_info.copy_(self._tensors["info"])
                 self._restart()
                 if self._remembers:
                     self._begin()
@@ -249,7 +249,7 @@ class OwnStep:
             for name, kept in group.memory.items():
                 kept.copy_(other._groups[role].memory[name])
         self._episode.copy_(other._episode)
-        self.final_info.copy_(other.final_info)
+        self.account_info.copy_(other.account_info)
         self._sums.copy_(other._sums)
         self.failed = other.failed
 

@@ -88,10 +88,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
-    `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
-    names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended. With `action_mask=True` there
-    is `action_mask`, int8 `[C]`; with `randomise`, `scenario`; where events end decisions, `decision_events`, how many
-    the last decision had, 0 after a reset.
+    `sold` in the last decision. With `account_info=True` each step's also have `account_info`, a dict of floats of the
+    names in `docs/environment.md`, and `_account_info`, whether the agent's episode ended. With `action_mask=True`
+    there is `action_mask`, int8 `[C]`; with `randomise`, `scenario`; where events end decisions, `decision_events`, how
+    many the last decision had, 0 after a reset.
     """
 
     metadata = {
@@ -218,8 +218,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             for row in (core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated"))
         )
         infos = self._results.infos(playing)
-        if core.settings.final_info:
-            self._results.add_final(infos, playing)
+        if core.settings.account_info:
+            self._results.add_account(infos, playing)
         return self._results.observations(playing), reward, terminated, truncated, infos
 
     def state(self) -> np.ndarray:

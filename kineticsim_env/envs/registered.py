@@ -1,7 +1,7 @@
 """`RegisteredEnv`: what environments that Gymnasium's registry makes know of how they were made.
 
-`EnvSpec.to_json` and back gives the same environment, and `max_episode_steps` of `gymnasium.make` is the horizon.
-`single` and `vector` derive from it.
+`EnvSpec.to_json` and back gives the same environment, and `max_episode_steps` is the horizon: that of `gymnasium.make`
+sets it, that of a spec says it. `single` and `vector` derive from it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import enum
 import sys
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,21 +19,36 @@ import torch
 from gymnasium.envs import registration
 
 from kineticsim_env.config import MarketConfig, plain_fields
+from kineticsim_env.runtime.values import show
+
+if TYPE_CHECKING:
+    from kineticsim_env.envs.core import EnvCore
 
 
 class RegisteredEnv:
     """Base of the environments that Gymnasium registers."""
 
+    core: EnvCore
     _spec: registration.EnvSpec | None = None
 
     @property
     def spec(self) -> registration.EnvSpec | None:
-        """How the environment was made, None where it was not by Gymnasium; its `kwargs` are as JSON keeps them."""
+        """How the environment was made, None where it was not by Gymnasium.
+
+        Its `kwargs` are as JSON keeps them. Its `max_episode_steps` is the horizon, for wrappers that look for it;
+        where episodes differ in length, or events end decisions, it is left as it came: there is no one number.
+        """
         return self._spec
 
     @spec.setter
     def spec(self, spec: registration.EnvSpec | None) -> None:
-        self._spec = spec if spec is None else dataclasses.replace(spec, kwargs=pack_arguments(spec.kwargs))
+        if spec is not None:
+            kwargs, limit, core = pack_arguments(spec.kwargs), spec.max_episode_steps, self.core
+            if not core.task.decides_at_events and "horizon" not in core.live_task.values.names:
+                kwargs.pop("max_episode_steps", None)  # an argument of environments of many markets
+                limit = core.task.horizon
+            spec = dataclasses.replace(spec, kwargs=kwargs, max_episode_steps=limit)
+        self._spec = spec
 
 
 def pack_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,12 +100,11 @@ def limit_of_make(env: object) -> Any:
         env: The environment, whose `__init__` calls.
 
     Raises:
+        ValueError: If the call of `make` has another horizon than the spec that it is given.
         RuntimeError: If Gymnasium makes the environment, but in another way than that of `_MAKES`.
     """
-    frame = sys._getframe(1)
-    while frame is not None and _has(frame, env):  # its class's, and those of classes of users
-        frame = frame.f_back
-    if frame is None or not frame.f_globals.get("__name__", "").startswith("gymnasium.envs."):
+    frame = _maker_of(env, sys._getframe(1))
+    if frame is None:
         return None
     if frame.f_code.co_name != "make" or not _MAKES.issubset(frame.f_locals):
         found = f"{frame.f_code.co_name!r} of {frame.f_globals['__name__']}"
@@ -102,10 +116,44 @@ def limit_of_make(env: object) -> Any:
     limit = frame.f_locals["max_episode_steps"]
     if limit is None:
         limit = frame.f_locals["env_spec"].max_episode_steps
+        _check_horizon(limit, frame)
     return None if limit == -1 else limit  # -1 asks for no limit
 
 
+def check_limit_of_spec(env: object) -> None:
+    """Refuse a `gymnasium.make_vec` with another horizon than the spec that it is given.
+
+    Args:
+        env: The environment, whose `__init__` calls.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    frame = _maker_of(env, sys._getframe(1))
+    if frame is not None and "max_episode_steps" not in frame.f_locals.get("kwargs", {}):
+        _check_horizon(getattr(frame.f_locals.get("env_spec"), "max_episode_steps", None), frame)
+
+
+def _check_horizon(limit: Any, frame: types.FrameType) -> None:
+    """Refuse a horizon among the arguments of a call that the limit of its spec would override in silence."""
+    horizon = frame.f_locals.get("kwargs", {}).get("horizon", limit)
+    if limit is not None and not np.array_equal(horizon, limit):
+        raise ValueError(
+            f"horizon: expected {limit}, the max_episode_steps of the spec, got {show(horizon)}; "
+            f"give max_episode_steps instead"
+        )
+
+
 _MAKES = {"max_episode_steps", "env_spec"}  # the locals of `gymnasium.make` that say which limit it sets
+
+
+def _maker_of(env: object, frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the frame of Gymnasium's that makes an environment, from one of its constructor; None if there is none."""
+    while frame is not None and _has(frame, env):  # its class's, and those of classes of users
+        frame = frame.f_back
+    if frame is None or not frame.f_globals.get("__name__", "").startswith("gymnasium.envs."):
+        return None
+    return frame
 
 
 def _has(frame: types.FrameType, env: object) -> bool:

@@ -22,7 +22,7 @@ from kineticsim_env.runtime.values import check_count, check_flag
 _NUMBERS = {AutoresetMode[name.upper()]: number for name, number in layout.ENUMS["Autoreset"].items()}
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 NEXT_STEP, SAME_STEP, DISABLED = (_NUMBERS[mode] for mode in MODES)
-_FLAGS = ("stagger", "copy", "validate", "final_info", "see_fundamental", "action_mask")
+_FLAGS = ("stagger", "copy", "validate", "account_info", "see_fundamental", "action_mask")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,8 +53,9 @@ class EnvSettings:
         copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
             from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
-        final_info: Whether the infos of every step have `final_info`, what was known after the decision and before any
-            reset, float64 by the names in `docs/environment.md`, and `_final_info`, where an episode ended.
+        account_info: Whether the infos of every step have `account_info`: cash, inventory and more of all markets, as
+            they were after the decision and before any reset, float64 by the names in `docs/environment.md`, and
+            `_account_info`, where an episode ended.
         see_fundamental: Whether every learner sees the fundamental price, as informed agents do: one more number,
             behind all others (but the events of the last decision, settings that differ and a user's own features):
             the fundamental price less the mid, s(half ticks, 16).
@@ -71,6 +72,7 @@ class EnvSettings:
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
         own: The functions among these, checked; None without any.
         opponent_slots: The slots behind the learner's that policies play, checked; none without opponents.
+        account_key: What infos call accounts; the former name where they were asked for by it.
     """
 
     config: Any = None
@@ -85,7 +87,7 @@ class EnvSettings:
     stagger: bool = True
     copy: bool = True
     validate: bool = False
-    final_info: bool = False
+    account_info: bool = False
     see_fundamental: bool = False
     action_mask: bool = False
     features: Any = None
@@ -94,6 +96,7 @@ class EnvSettings:
     prefer_cpu: str = ""
     own: Own | None = None
     opponent_slots: tuple[OpponentSlot, ...] = ()
+    account_key: str = "account_info"
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

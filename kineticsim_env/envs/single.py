@@ -40,10 +40,10 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
-    `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
-    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended. With `action_mask=True`
-    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where events end
-    decisions, `decision_events`, how many the last decision had, 0 after a reset.
+    `bought` and `sold` in the last decision. With `account_info=True` each step's also have `account_info`, a dict of
+    floats of the names in `docs/environment.md`, and `_account_info`, whether the episode ended. With
+    `action_mask=True` there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`; where
+    events end decisions, `decision_events`, how many the last decision had, 0 after a reset.
     """
 
     task_type: ClassVar[type[Task]]
@@ -61,9 +61,10 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     ) -> None:
         """Open the market.
 
-        `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too. Its wrapper `TimeLimit` then truncates in the
-        step that ends the episode; around an environment that is made already it cuts episodes from outside. It counts
-        decisions, whatever they last, so it is refused where events end them.
+        `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too, as does a spec with it; `spec` has the horizon
+        by that name, however it was given. The wrapper `TimeLimit` of such a `make` then truncates in the step that
+        ends the episode, one that terminates there, too; around an environment that is made already it cuts episodes
+        from outside. It counts decisions, whatever they last, so it is refused where events end them.
 
         Args:
             config: The market, as in `EnvSettings`.
@@ -142,10 +143,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if self._viewer:
             self._viewer.update()
         infos = self._infos()
-        if core.settings.final_info:
+        if core.settings.account_info:
             rows = info_of_one(core.tensors["info"].cpu(), len(core.roles))
             known = {name: float(value) for name, value in rows.items()}
-            infos |= {"final_info": known, "_final_info": terminated or truncated}
+            key = core.settings.account_key
+            infos |= {key: known, f"_{key}": terminated or truncated}
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
 
     def _play(self, action: Any) -> None:

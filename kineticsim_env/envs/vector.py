@@ -25,7 +25,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents, programs_of
 from kineticsim_env.envs.records import joined
-from kineticsim_env.envs.registered import RegisteredEnv
+from kineticsim_env.envs.registered import RegisteredEnv, check_limit_of_spec
 from kineticsim_env.envs.rollouts import PolicyRollout, rollout
 from kineticsim_env.policies.networks import NetworkPolicy
 from kineticsim_env.policies.saved import SavedPolicy
@@ -98,6 +98,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
             EngineUnavailable: If the engine asked for cannot run here.
         """
+        check_limit_of_spec(self)
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
@@ -185,7 +186,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
-            where an episode ended; with `final_info` that and `_final_info`, in all modes; with `action_mask` that
+            where an episode ended; with `account_info` that and `_account_info`, in all modes; with `action_mask` that
             of the next decision; where events end decisions `decision_events` int32 `[M]`, how many this one had.
         """
         results = self._results
@@ -204,7 +205,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         observation, final, reward, terminated, truncated, over, rows, events = found
         infos = {"final_obs": final, "_final_obs": over} if results.same_step else {}
         if results.has_info:
-            infos |= {"final_info": info_of_one(rows, len(self.core.roles)), "_final_info": over}
+            key = results.account_key
+            infos |= {key: info_of_one(rows, len(self.core.roles)), f"_{key}": over}
         if results.has_events:
             infos["decision_events"] = events
         if self._has_mask:

@@ -18,6 +18,7 @@ from typing import Any
 # that late names are in, or that such a module imports, must not ask for one while it loads itself: it would hold what
 # another thread waits for, and wait for that thread.
 _loading = threading.RLock()
+_CALLERS = ("kineticsim_env", "gymnasium", "pettingzoo", "torch")  # of environments, and what wraps their methods
 
 
 def finder(module: str, moved: Mapping[str, str], late: Mapping[str, str] | None = None) -> Callable[[str], Any]:
@@ -62,6 +63,14 @@ def module_moved(module: str, place: str) -> None:
     former = ModuleType(module, f"Moved: {place}.")
     former.__getattr__ = find
     sys.modules[module] = former
+
+
+def warn_user(text: str) -> None:
+    """Say that a name goes with the next version, at the line that uses it, outside of this package and its callers."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, DeprecationWarning, stacklevel=level)
 
 
 def _found(module: str, name: str, place: str) -> Any:

@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.roles import ROLES, SPECS, ActionForm, action_form
 from kineticsim_env.runtime.values import (
     as_float,
@@ -379,6 +380,6 @@ def make_task(kind: type[TaskType], fields: dict[str, Any], settings: Iterable[s
     if unknown:
         raise TypeError(
             f"environment: expected, for the task, one of {', '.join(known)}, or for the environment "
-            f"{', '.join(settings)}, got the unknown argument {unknown[0]!r}"
+            f"{', '.join(settings)}, got the unknown argument {unknown[0]!r}{taken_by(unknown[0])}"
         )
     return kind(**fields)

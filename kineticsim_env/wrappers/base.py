@@ -37,10 +37,10 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
             self._ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
     @property
-    def _tells(self) -> bool:
-        """Whether infos say what was known before a reset; an environment of another make does not."""
+    def _account_key(self) -> str:
+        """What infos call what was known before a reset; empty without it, as in an environment of another make."""
         core = getattr(self.unwrapped, "core", None)
-        return core is not None and core.settings.final_info
+        return core.settings.account_key if core is not None and core.settings.account_info else ""
 
     @property
     def device(self) -> torch.device:

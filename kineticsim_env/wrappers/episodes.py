@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from kineticsim_env.runtime.values import check_flag, check_instance
 from kineticsim_env.wrappers.base import TorchVectorWrapper
 
-_TOLD = ("value", "inventory", "fees", "filled")  # of `final_info`, how an episode ended
+_TOLD = ("value", "inventory", "fees", "filled")  # of `account_info`, how an episode ended
 
 
 class RecordEpisodeStatistics(TorchVectorWrapper):
@@ -23,9 +23,9 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     did. In contrast to Gymnasium's they are present in every step, as a look for ends would have to wait for the
     device, and there is no `t`.
 
-    Of an environment with `final_info=True` there are also `value`, `inventory`, `fees` and `filled`, float64 `[M]`, as
-    they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are then
-    the environment's own `episode_return`, whatever wrappers in between make of rewards.
+    Of an environment with `account_info=True` there are also `value`, `inventory`, `fees` and `filled`, float64 `[M]`,
+    as they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are
+    then the environment's own `episode_return`, whatever wrappers in between make of rewards.
 
     Attributes:
         episode_returns: float64 `[M]`, of the episodes that run, live.
@@ -46,7 +46,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         self._key = stats_key
         self.episode_returns = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self.episode_lengths = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        self._told = _TOLD if self._tells else ()
+        self._told = _TOLD if self._account_key else ()
         self._sums = torch.zeros(
             4 + len(self._told), dtype=torch.float64, device=self.device
         )  # episodes, returns, squares, lengths
@@ -73,7 +73,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
             self.episode_returns += torch.where(active, reward, 0.0)
             self.episode_lengths += active
             ended &= active  # under DISABLED the flags stand until the reset
-        known = infos["final_info"] if self._told else {}
+        known = infos[self._account_key] if self._told else {}
         returns = torch.where(ended, known.get("episode_return", self.episode_returns), 0.0)
         lengths = torch.where(ended, self.episode_lengths, 0)
         told = {name: torch.where(ended, known[name], 0.0) for name in self._told}
@@ -97,7 +97,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
         Returns:
             `episodes`, and over them the means `return` and `length` and the standard deviation `return_std`; NaN
-            without an episode. With `final_info` also the means of the class's further numbers.
+            without an episode. With `account_info` also the means of the class's further numbers.
         """
         number, total, squares, length, *told = self._sums.tolist()
         clear = check_flag("clear", clear)

@@ -109,7 +109,7 @@ def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) 
         "auctions_per_step": int(rng.choice([1, 1, 2])),
         "validate": bool(rng.integers(2)),
         "see_fundamental": bool(rng.integers(2)),
-        "final_info": bool(rng.integers(2)),
+        "account_info": bool(rng.integers(2)),
         **drawn.task(rng, kind, markets),
     }
     same = rng.random() < 0.7

@@ -77,7 +77,7 @@ def environment(mark: str, levels: int) -> None:
         auctions_per_step=2,
         randomise={"noise_spread": (2, 14), "fee": {"values": [0, 9]}},
         num_scenarios=3,
-        final_info=mark == "liquidation",
+        account_info=mark == "liquidation",
     )
     core = EnvCore(5, task, ROLES, slots_of(ROLES), settings)
     core.reset(seed=3)
@@ -93,7 +93,7 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
     changes |= {"num_levels": levels, "init_price": levels // 2, "window": 3}
     for role in ROLES:
         config = MarketConfig.preset("trading", **changes)
-        settings = EnvSettings(config, engine="cuda", auctions_per_step=2, final_info=levels != 128)
+        settings = EnvSettings(config, engine="cuda", auctions_per_step=2, account_info=levels != 128)
         core = EnvCore(70, task, [role], slots_of((role,)), settings)
         engine = cast(CudaEngine, core.simulator.engine)
         engine.force = {"KS_LANES": 2 * engine._reach + 2, "KS_BINS": 0}
@@ -130,7 +130,7 @@ def steps_with_own_functions(markets: int, **arguments: Any) -> None:
             horizon=3,
             warmup=5,
             bank_size=4,
-            final_info=True,
+            account_info=True,
             reward=lambda before, after: after.value - before.value,
             features=[lambda after: after.bid.sum(1).double()],
             terminate=lambda before, after: after.inventory.abs() > 4,

@@ -98,7 +98,7 @@ def environments_on_the_clock(
     task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9, **how_to_act)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
     randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
-    how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
+    how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "account_info": len(roles) > 1}
     settings = EnvSettings(config, engine="cuda", auctions_per_step=2, **how)
     core = EnvCore(37, task, roles, slots_of(roles), settings)
     force_lanes(core.simulator, lanes)
