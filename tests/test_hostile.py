@@ -60,9 +60,7 @@ def test_copies_are_refused(engine, make):
     together = [ks.parallel_env({"maker": 1}, **small), ks.BatchedParallelEnv(1, {"maker": 1}, **small)]
     env = one.unwrapped
     for victim in (one, env, many, *together, env.core, env.simulator):
-        with pytest.raises(
-            TypeError, match=r"copied or pickled; use clone\(\) of an environment, Simulator"
-        ):
+        with pytest.raises(TypeError, match=r"copied or pickled; use clone\(\) of an environment, Simulator"):
             make(victim)
     for cloned in (env, many, *together):
         assert type(cloned.clone()) is type(cloned)
