@@ -150,8 +150,8 @@ def body(record: Mapping[str, Any]) -> str:
     rows = [[name, *(f"{of[name][form]:.1f}" for of in found.values() for form in forms)] for name in ROWS]
     where = (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ")
     told = wrapped(
-        f"Microseconds of a step of `news`, called from Python and in a CUDA graph, `copy=False`, SAME_STEP; the best of "
-        f"{TIMES} times {STEPS} steps in turn, one {where}, {rules['date']}, commit {rules['commit']} "
+        "Microseconds of a step of `news`, called from Python and in a CUDA graph, `copy=False`, SAME_STEP; the best "
+        f"of {TIMES} times {STEPS} steps in turn, one {where}, {rules['date']}, commit {rules['commit']} "
         f"([figures](benchmarks/{FILE.name}))."
     )
     return f"{told}\n\n{table(heads, rows, (False, *[True] * (len(heads) - 1)))}"
