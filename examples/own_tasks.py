@@ -1,8 +1,8 @@
-"""Three questions as tasks of one's own, each a class of `ks.CustomTask`, trained by PPO and set beside simple rules.
+"""Three questions as tasks of one's own, classes of `ks.CustomTask`: trained by PPO, and set beside simple rules.
 
 Inventory near a target that wanders, a trader with a noisy signal, and the hedger of an option: docs/question_to_task.md
-goes through them. PPO is that of `ppo_market_maker.py`, with other networks for each seed; what a policy is measured by
-is the sum of what the task pays in an episode, on episodes that no training has seen.
+goes through them. PPO is that of `ppo_market_maker.py`. What a policy is measured by is the sum of what the task pays
+in an episode, on episodes that no training has seen.
 
     python examples/own_tasks.py --tasks MovingTarget --minutes 1
     python examples/own_tasks.py --minutes 0.5 --seeds 3
