@@ -1,6 +1,6 @@
 """Three questions as tasks of one's own, classes of `ks.CustomTask`: trained by PPO, and set beside simple rules.
 
-Inventory near a target that wanders, a trader with a noisy signal, and the hedger of an option: docs/question_to_task.md
+Inventory near a target that wanders, a trader with a noisy signal, the hedger of an option: docs/question_to_task.md
 goes through them. PPO is that of `ppo_market_maker.py`. What a policy is measured by is the sum of what the task pays
 in an episode, on episodes that no training has seen.
 

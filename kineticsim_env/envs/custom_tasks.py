@@ -1,4 +1,4 @@
-"""`CustomTask`: a task of a user's own, with memory, random draws and actions; docs/custom_task.md has the whole of it.
+"""`CustomTask`: a task of a user's own, with memory, random draws and actions, all of it in docs/question_to_task.md.
 
 Users derive from it and give an instance as `custom_task=` to an environment. What it returns is checked and called by
 `OwnStep` (own_step.py), as plain functions are.

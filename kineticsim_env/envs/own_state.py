@@ -49,7 +49,7 @@ def warned_of(by_role: Mapping[str, OwnFunctions], device: torch.device) -> Gene
 def _warn(what: str, kept: str) -> None:
     warnings.warn(
         f"{what} when it was called. Functions are called more than once in a step, and clones share them: let a "
-        f"ks.CustomTask have {kept} in its memory (docs/custom_task.md)",
+        f"ks.CustomTask have {kept} in its memory (docs/question_to_task.md)",
         stacklevel=2,
     )
 
