@@ -1,4 +1,4 @@
-"""Recurrent PPO in one file: a policy that remembers its episode, beside one that sees more moves, and one that does not.
+"""Recurrent PPO in one file: a policy that remembers its episode, beside one that sees more moves, and a plain one.
 
 The algorithm and its settings are those of `ppo_market_maker.py`; read that first. Here the networks have a MinGRU
 (Feng et al. 2024, "Were RNNs all we needed?", section 3.1), whose gates depend on the present observation alone: those
