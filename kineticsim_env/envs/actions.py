@@ -56,29 +56,38 @@ def form_of(space: gym.Space) -> tuple[torch.dtype, tuple[int, ...]]:
     return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64, space.shape or ()
 
 
-def check_in_space(
-    space: gym.Space, actions: Any, batch: tuple[int, ...], device: torch.device, name: str
-) -> torch.Tensor:
-    """Return actions of a user's own space as a tensor on the device, `[*batch, *shape]`; see `check_actions`.
+class SpaceCheck:
+    """Checks actions of a user's own space: a Box, a Discrete or a MultiDiscrete of one learner.
 
-    `space` is a Box, a Discrete or a MultiDiscrete of one learner. Numbers of a Box up to 0.001 of its range outside of
-    it are clamped, on a GPU whatever is outside.
+    Its bounds are on the device from the start, as a step may neither wait for a GPU nor copy to it.
     """
-    dtype, shape = form_of(space)
-    given = engine_input(name, actions, dtype, (*batch, *shape), device)
-    if isinstance(space, gym.spaces.Box):
-        low, high = (torch.from_numpy(bound).to(device) for bound in (space.low, space.high))
-        slack = ((high - low) * (float(MOST_ACTION) - 1)).nan_to_num(posinf=0.0)
-    else:
-        high = torch.as_tensor(getattr(space, "nvec", getattr(space, "n", 0)), device=device) - 1
-        low = slack = torch.zeros_like(high)
-    if device.type == "cpu":
-        good = (given >= low - slack) & (given <= high + slack)  # False for NaN
-        if not good.all():
-            place = tuple(int(i) for i in (~good).nonzero()[0])
-            where = f"{name}{list(place)}" if place else name
-            raise ValueError(f"{where}: expected a number of {space}, got {given[place].item()}")
-    return torch.clamp(given, low, high)
+
+    @torch.inference_mode(False)
+    def __init__(self, space: gym.Space, device: torch.device) -> None:
+        """Take the space."""
+        self._space, self._device, self._form = space, device, form_of(space)
+        if isinstance(space, gym.spaces.Box):
+            low, high = torch.from_numpy(space.low), torch.from_numpy(space.high)
+            slack = ((high - low) * (float(MOST_ACTION) - 1)).nan_to_num(posinf=0.0)
+        else:
+            high = torch.as_tensor(getattr(space, "nvec", getattr(space, "n", 0))) - 1
+            low = slack = torch.zeros_like(high)
+        self._low, self._high, self._slack = (bound.to(device, copy=True) for bound in (low, high, slack))
+
+    def checked(self, actions: Any, batch: tuple[int, ...], name: str) -> torch.Tensor:
+        """Return actions as a tensor on the device, `[*batch, *shape]`; see `check_actions`.
+
+        Numbers of a Box up to 0.001 of its range outside of it are clamped, on a GPU whatever is outside.
+        """
+        dtype, shape = self._form
+        given = engine_input(name, actions, dtype, (*batch, *shape), self._device)
+        if self._device.type == "cpu":
+            good = (given >= self._low - self._slack) & (given <= self._high + self._slack)  # False for NaN
+            if not good.all():
+                place = tuple(int(i) for i in (~good).nonzero()[0])
+                where = f"{name}{list(place)}" if place else name
+                raise ValueError(f"{where}: expected a number of {self._space}, got {given[place].item()}")
+        return torch.clamp(given, self._low, self._high)
 
 
 def _dtype(limit: int) -> torch.dtype:

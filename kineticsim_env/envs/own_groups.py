@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.envs.actions import SpaceCheck
 from kineticsim_env.envs.custom_tasks import Draws, Memory, memory_of
 from kineticsim_env.envs.infos import info_of_one, info_of_slots
 from kineticsim_env.envs.moments import After, Moment, Outcome
@@ -96,6 +97,8 @@ class Group:
     def _remember(self, state: Mapping[str, torch.Tensor]) -> None:
         """Allocate what the user's task remembers, and find its words."""
         task, self._state = self.functions.task, state
+        own_space = None if task is None else task.action_space
+        self._space = None if own_space is None else SpaceCheck(own_space, self.device)
         declared = {} if task is None else memory_of("custom_task", task)
         shapes = {name: (dtype, (*self.shape, *more)) for name, (dtype, more) in declared.items()}
         self.memory = Memory(
@@ -182,11 +185,12 @@ class Group:
         """Call a function of before and after, and check what it returns: one number per learner."""
         return self._checked(name, self._asked(name, function, (self.before, self.outcome)), dtypes)
 
-    def orders(self, action: torch.Tensor) -> Any:
-        """Return what an action of the user's own space submits; whoever plays it checks it."""
+    def orders(self, actions: Any, name: str) -> Any:
+        """Return what actions of the user's own space submit, which whoever plays it checks."""
         function = self.functions.of_task("orders")
         assert function is not None
-        return self._asked("orders", function, (action, self.after))
+        assert self._space is not None
+        return self._asked("orders", function, (self._space.checked(actions, self.shape, name), self.after))
 
     def _asked(self, name: str, function: Function, given: tuple[Any, ...]) -> Any:
         """Call a function; a method of the user's task may not write to its memory."""

@@ -15,7 +15,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.envs.actions import check_in_space
 from kineticsim_env.envs.infos import returns_of
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_groups import BOOL, FLOATS, Group
@@ -312,11 +311,10 @@ class OwnStep:
         Raises:
             TypeError, ValueError: If the actions are not of the space, naming what came and what is allowed.
         """
-        space, group = self.action_space(role), self._groups[role]
-        if space is None:
+        if role not in self.acts:
             return name, actions
         self.check_whole()
-        return f"orders of a {role}", group.orders(check_in_space(space, actions, group.shape, group.device, name))
+        return f"orders of a {role}", self._groups[role].orders(actions, name)
 
     def space(self, role: str, space: gym.spaces.Box) -> gym.spaces.Box:
         """Return a role's observation space with the user's features, which have no bounds."""

@@ -50,7 +50,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[b
 def replaced(text: str, name: str, body: str) -> str:
     """Return a page with other text between the comment that begins with a name and the next `<!-- end -->`."""
     found, times = re.subn(
-        rf"(<!-- {name}: [^>]*-->\n).*?(\n<!-- end -->)", lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL
+        rf"(<!-- {name}: [^>]*-->\n)(?:(?!<!-- ).)*?\n?(<!-- end -->)",
+        lambda m: f"{m[1]}{body}\n{m[2]}",
+        text,
+        flags=re.DOTALL,
     )
     if times != 1:
         raise ValueError(f"{name}: expected one place for it on the page, got {times}")
