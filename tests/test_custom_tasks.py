@@ -460,6 +460,50 @@ def test_steps_wait_for_nothing_and_are_captured():
             assert torch.equal(one, two)
 
 
+FORMS = pytest.mark.parametrize(
+    ("task", "form"), [(Skewed(), {}), (Records(), {}), (Choice(), {"action_type": "discrete"})]
+)
+
+
+@FORMS
+def test_trainers_act_in_its_space(task, form):
+    """Of each library the adapter, and of a real trainer a short training."""
+    sb3, torchrl = pytest.importorskip("stable_baselines3"), pytest.importorskip("torchrl.envs.utils")
+    from kineticsim_env.adapters.sb3 import SB3GroupVecEnv, SB3VecEnv
+    from kineticsim_env.adapters.torchrl import TorchRLEnv
+
+    made = {"custom_task": task, "engine": "cpu", **SMALL, **form}
+    rows = [
+        SB3VecEnv("KineticSim/MarketMaking-v0", 4, **made),
+        SB3GroupVecEnv(BatchedParallelEnv(2, {"maker": 2}, **made)),
+    ]
+    for env in rows:
+        assert env.action_space == task.action_space
+        sb3.PPO("MlpPolicy", env, n_steps=8, batch_size=16, n_epochs=1, device="cpu").learn(32)
+    torchrl.check_env_specs(TorchRLEnv("KineticSim/MarketMaking-v0", 4, **made))
+
+
+@FORMS
+def test_skrl_clamps_to_its_space(task, form):
+    pytest.importorskip("skrl")
+    from kineticsim_env.adapters.skrl import SkrlEnv
+
+    env = SkrlEnv(gym.make_vec("KineticSim/MarketMaking-v0", 4, output="torch", custom_task=task, **SMALL, **form))
+    env.reset()
+    if isinstance(task.action_space, gym.spaces.Box):
+        actions = 9 * torch.randn(4, *task.action_space.shape)
+    else:
+        actions = torch.from_numpy(np.stack([np.atleast_1d(task.action_space.sample()) for _ in range(4)]))
+    assert torch.isfinite(env.step(actions)[1]).all()
+
+
+@FORMS
+def test_pettingzoo_checks_it(task, form):
+    from pettingzoo.test import parallel_api_test
+
+    parallel_api_test(parallel_env({"maker": 2}, custom_task=task, engine="cpu", **SMALL, **form), 20)
+
+
 # What is refused, and warned of ------------------------------------------------------------------------------------
 
 

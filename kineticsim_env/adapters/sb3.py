@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from kineticsim_env.adapters.environments import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
-from kineticsim_env.envs.actions import check_host_actions
+from kineticsim_env.envs.actions import SpaceCheck
 from kineticsim_env.runtime.values import check_count
 
 try:
@@ -248,6 +247,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         seen, taken = envs.single_observation_spaces[self._role], envs.single_action_spaces[self._role]
         super().__init__(envs, envs.num_envs * len(names), seen, taken)
         self._active = np.ones(self.num_envs, dtype=bool)
+        self._space = SpaceCheck(taken, torch.device("cpu"))  # SB3's actions are arrays
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Keep a seed for the next reset: market m is seeded `seed + m`, as in `BatchedParallelEnv`.
@@ -278,10 +278,8 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         Returns:
             Observations float32 `[M * n, F]`, rewards float32 `[M * n]`, dones bool `[M * n]`, and M * n infos.
         """
-        space = self.action_space
-        limit = int(space.n) if isinstance(space, spaces.Discrete) else 0
-        actions = check_host_actions(self._actions, (self.num_envs, *(space.shape or ())), limit)
-        given = torch.from_numpy(actions.reshape(*self._shape, *actions.shape[1:])).to(self.envs.device)
+        actions = self._space.checked(self._actions, (self.num_envs,), "actions")
+        given = actions.view(*self._shape, *actions.shape[1:]).to(self.envs.device)
         observation, reward, terminated, truncated, found = self.envs.step({self._role: given})
         rewards = self._rows(reward)
         self._returns += rewards

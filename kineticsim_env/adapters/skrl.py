@@ -120,13 +120,22 @@ class SkrlEnv(Wrapper):
 
 
 def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions") -> torch.Tensor:
-    """Return a policy's actions `[M, A]` or `[M, 1]` as environments take them: clamped float32, or int64 `[M]`."""
+    """Return a policy's actions `[M, A]` or `[M, 1]` as environments take them: clamped float32, int64 `[M]` or more."""
     discrete = isinstance(space, spaces.Discrete)
     size = 1 if discrete else (space.shape or (0,))[0]
     check_tensor(name, actions, f"a real tensor [M, {size}]", lambda rows: rows.shape[1:] == (size,), _REAL)
     if discrete:
         return actions.squeeze(-1).long()
-    return actions.detach().float().clamp(-1.0, 1.0)
+    if not isinstance(space, spaces.Box):  # of a user's own task
+        return actions.long()
+    low, high = float(space.low.min()), float(space.high.max())
+    if (space.low == low).all() and (space.high == high).all():  # else each number's bounds are copied to the device
+        return actions.detach().float().clamp(low, high)
+    return (
+        actions.detach()
+        .float()
+        .clamp(*(torch.from_numpy(bound).to(actions.device) for bound in (space.low, space.high)))
+    )
 
 
 class SkrlMultiEnv(MultiAgentEnvWrapper):

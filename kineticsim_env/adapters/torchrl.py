@@ -16,7 +16,7 @@ from kineticsim_env.runtime.values import check_count
 
 try:
     from tensordict import TensorDict, TensorDictBase
-    from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+    from torchrl.data import Binary, Bounded, Categorical, Composite, MultiCategorical, Unbounded
     from torchrl.envs import EnvBase
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -308,6 +308,9 @@ def _spec(space: Any, size: torch.Size, device: torch.device) -> Any:
     """Return the TorchRL spec of a batch of a space."""
     if isinstance(space, spaces.Discrete):
         return Categorical(int(space.n), shape=size, device=device, dtype=torch.int64)
+    if isinstance(space, spaces.MultiDiscrete):  # of a user's own task
+        wanted = torch.Size((*size, *space.shape))
+        return MultiCategorical(space.nvec.tolist(), shape=wanted, device=device, dtype=torch.int64)
     shape = torch.Size((*size, *space.shape))
     if not space.is_bounded():
         return Unbounded(shape, dtype=torch.float32, device=device)
