@@ -120,7 +120,7 @@ class SkrlEnv(Wrapper):
 
 
 def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions") -> torch.Tensor:
-    """Return a policy's actions `[M, A]` or `[M, 1]` as environments take them: clamped float32, int64 `[M]` or more."""
+    """Return a policy's actions `[M, A]` or `[M, 1]` as environments take them: float32, clamped, or int64."""
     discrete = isinstance(space, spaces.Discrete)
     size = 1 if discrete else (space.shape or (0,))[0]
     check_tensor(name, actions, f"a real tensor [M, {size}]", lambda rows: rows.shape[1:] == (size,), _REAL)

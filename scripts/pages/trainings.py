@@ -1,6 +1,6 @@
 """Measure and write docs/what_learners_do.md: PPO with and without one thing each, all else equal.
 
-    python -m scripts.pages.trainings --measure               # trains all, several at once, writes the file and the page
+    python -m scripts.pages.trainings --measure               # trains all, writes the file and the page
     python -m scripts.pages.trainings --measure --parts risk  # some of it, into the file that there is
     python -m scripts.pages.trainings                         # the page, from the file
 
