@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import agent_classes
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -239,6 +240,99 @@ def test_classes_that_nobody_can_import():
     for path, said in wrong.items():
         with pytest.raises(ValueError, match=said):
             PRESET.replace(agents={path: 1})
+
+
+NOTEBOOK = """
+import sys
+import gymnasium as gym
+import numpy as np
+import kineticsim_env as ks
+
+UNITS = 2
+
+def larger(number):
+    return number + 1
+
+@ks.agent(memory={"times": 0}, size=3)
+def buyer(market, own, draw):
+    own.times += 1
+    return ks.order(1 - own.times % 2 * 2, market.near_mid(draw.below(4)), larger(own.size) + UNITS)
+
+config = ks.MarketConfig.preset("trading", agents={buyer: ks.mix(3, size=range(1, 4))})
+UNITS = 9  # too late: a class has what was there when it was declared
+
+def make():
+    import kineticsim_env
+    return gym.make("KineticSim/MarketMaking-v0", config=config, engine="numpy", bank_size=2, warmup=2, horizon=5)
+
+envs = gym.vector.AsyncVectorEnv([make, make], context=sys.argv[1])
+one = make()
+seen, _ = envs.reset(seed=[4, 5])
+np.testing.assert_array_equal(seen[0], one.reset(seed=4)[0])
+for action in np.random.default_rng(0).uniform(-1, 1, (4, 4)).astype(np.float32):
+    seen = envs.step(np.stack([action, action]))[0]
+    np.testing.assert_array_equal(seen[0], one.step(action)[0])
+envs.close()
+print("alike")
+"""
+CELL = """
+import linecache, sys
+
+lines = {text!r}.splitlines(keepends=True)
+linecache.cache["<cell>"] = (1, None, lines, "<cell>")
+exec(compile("".join(lines), "<cell>", "exec"), globals())
+"""
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_a_class_of_a_notebook_reaches_worker_processes(context):
+    """These import no notebook. It was an error in the worker, which died, and a broken pipe in the notebook."""
+    command = [sys.executable, "-c", CELL.format(text=NOTEBOOK), context]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "alike\n"), done.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_class_of_a_notebook_is_pickled_by_value(engine):
+    """What comes back is as the one that was, even where another has taken its name since."""
+
+    @ks.agent(lookback=16, memory={"average": "mid2"}, largest_order=9, role="maker")
+    def chartist(market, own, draw):
+        own.average += (market.mid2 - own.average) // own.lookback
+        return ks.order(market.mid2 - own.average, market.near_mid(0), 1 + draw.below(3))
+
+    chartist.module = "__main__"
+    config = PRESET.replace(agents={chartist: ks.mix(3, lookback=[4, 5, 6]), trend_follower: 2})
+    other = pickle.loads(pickle.dumps(config))
+    again = pickle.loads(pickle.dumps(other))
+    assert other == config and again == config
+    (mine, followers) = other.agents
+    assert mine is not chartist and followers is trend_follower
+    assert vars(mine).keys() == vars(chartist).keys() and mine.path == "__main__:chartist"
+    runs = [ks.Simulator(one, 2, engine=name, seed=4) for one, name in ((config, "numpy"), (again, engine))]
+    for run in runs:
+        run.run(20)
+    assert torch.equal(runs[0].tensors["bid"], runs[1].tensors["bid"])
+    runs[1].load_state_dict(runs[0].state_dict())
+
+
+def test_policies_of_slots_are_pickled_by_value():
+    @ks.policy(memory={"turn": 0}, width=2)
+    def alternating(market, slot, own, draw):
+        own.turn = 1 - own.turn
+        middle = market.mid2 // 2
+        return ks.quote(middle - own.width, 1 + own.turn, middle + own.width, 2)
+
+    def played(policy, engine):
+        envs = gym.make_vec("KineticSim/MarketMaking-v0", 3, preset="trading", engine=engine, output="torch", horizon=6)
+        envs.reset(seed=1)
+        return envs.unwrapped.rollout(policy, 8)
+
+    policy = alternating.replace(width=[1, 2, 3])
+    again = pickle.loads(pickle.dumps(policy))
+    assert again.name == "alternating" and again.program == policy.program
+    one, two = played(policy, "numpy").reward, played(again, "cpu").reward
+    assert torch.equal(one, two) and bool(one.any())
 
 
 @pytest.fixture

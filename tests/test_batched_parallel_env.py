@@ -115,6 +115,57 @@ def test_every_market_is_that_of_parallel_env(engine, learners, action_type, mar
     assert episodes >= 2 * markets and (early or markets == 1 or learners in (None, {"noise": 1, "maker": 1}))
 
 
+@covering
+@pytest.mark.parametrize("engine", ["numpy", "cpu"])
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP", "DISABLED"])
+@pytest.mark.parametrize("markets", [1, 3])
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("stagger", [True, False])
+def test_one_maker_is_that_of_make_vec_where_both_add_or_both_replace(engine, mode, markets, replace, stagger):
+    """By default the one replaces a built-in maker, and the other adds one. Bit for bit, across ends of episodes."""
+    shared = {**SMALL, "engine": engine, "autoreset_mode": mode, "stagger": stagger, "horizon": 4, "account_info": True}
+    del shared["block_qty"]
+    one = gym.make_vec(
+        "KineticSim/MarketMaking-v0", markets, output="torch", replace="maker" if replace else None, **shared
+    ).unwrapped
+    many = ks.BatchedParallelEnv(markets, {"maker": 1}, replace=replace, **shared)
+    assert many.simulator.slots == one.simulator.slots == (("maker",) if replace else (None,))
+    one.reset(seed=7)
+    many.reset(seed=7)
+    generator = np.random.default_rng(3)
+    over = torch.zeros(markets, dtype=torch.bool)
+    for _ in range(11):
+        if mode == "DISABLED" and bool(over.any()):
+            for envs in (one, many):
+                envs.reset(options={"reset_mask": over})
+        actions = generator.uniform(-1, 1, (markets, 4)).astype(np.float32)
+        seen, reward, terminated, truncated, infos = one.step(torch.from_numpy(actions))
+        others = many.step({"maker": actions[:, None]})
+        for mine, theirs in zip((seen, reward, terminated, truncated), others[:4], strict=True):
+            assert torch.equal(mine, theirs["maker"][:, 0])
+        for name, value in infos["account_info"].items():
+            np.testing.assert_array_equal(value, others[4]["account_info"]["maker"][name][:, 0], err_msg=name)
+        over = terminated | truncated
+
+
+def test_learners_that_are_added_leave_all_agents_their_places():
+    """More of a class than the market has, and of every role; a wrong word is refused."""
+    learners = {"maker": 9, "momentum": 9, "noise": 5, "fundamental": 5, "executor": 2, "trader": 2}
+    config = FEW_ORDERS.replace(population="fixed")
+    with pytest.raises(ValueError, match=r"learners\['momentum'\]: expected up to 2, .*, got 9"):
+        make(2, learners, config=config)
+    envs = make(2, learners, config=config, replace=False)
+    single = ks.parallel_env(learners, config, replace=False, **SMALL)
+    assert envs.simulator.slots == single.simulator.slots == (None,) * 32
+    observation, _ = envs.reset(seed=4)
+    alone, _ = single.reset(seed=4)
+    for role, names in envs.group_map.items():
+        for place, agent in enumerate(names):
+            np.testing.assert_array_equal(observation[role][0, place], alone[agent])
+    with pytest.raises(TypeError, match="replace: expected True or False, got 'maker'"):
+        make(replace="maker")
+
+
 def test_market_0_is_that_of_parallel_env_with_the_same_seed():
     """To be sure of the words "bitwise" and "row 0": all of its state, too."""
     envs, env = make(64, autoreset_mode="disabled"), ks.parallel_env(ALL, **SMALL)

@@ -182,7 +182,7 @@ def test_trained_policies_play_beside_others(tmp_path, monkeypatch, capsys):
         (["{mine}:Silent"], "error: policy: expected a class whose objects are called with observations, as .*, got"),
         (["{mine}:Odd"], "error: policy: action_type of .*: expected one of 'continuous', 'discrete', got 'both'"),
         (["no.py:Mine"], "error: policy: expected a file of Python and a class in it, got 'no.py:Mine', and there is"),
-        (["{broken}:Mine"], "error: policy: .*broken.py raised SyntaxError"),
+        (["{broken}:Mine"], "error: policy: .*half_written.py raised SyntaxError"),
         (["no.safetensors"], "error: policy: 'no.safetensors': expected a file .*: there is no such file"),
         (["no trade", "--against", "x"], "error: --against: expected FILE.py:CLASS, .*, got 'x'"),
         (["no trade", "--task", "chess"], "error: --task: expected one of 'market_making', 'execution', 'trading'"),
@@ -202,8 +202,8 @@ def test_trained_policies_play_beside_others(tmp_path, monkeypatch, capsys):
 def test_one_line_says_what_is_refused(words, said, mine, capsys):
     if "no.safetensors" in words:
         pytest.importorskip("safetensors", reason="pip install 'kineticsim-env[zoo]'")
-    (mine.parent / "broken.py").write_text("class Mine(")
-    words = [word.format(mine=mine, broken=mine.parent / "broken.py") for word in words]
+    (mine.parent / "half_written.py").write_text("class Mine(")
+    words = [word.format(mine=mine, broken=mine.parent / "half_written.py") for word in words]
     assert main(["evaluate", *words, "--episodes", "2"]) == 2
     streams = capsys.readouterr()
     (line,) = [line for line in streams.err.splitlines() if not line.startswith("kineticsim_env: engine")]

@@ -275,15 +275,26 @@ def test_the_interval_covers_the_mean_nineteen_times_in_twenty():
 def test_the_table_is_sorted_and_shows_its_numbers():
     zeros = np.zeros(2)
     results = {
-        "poor": Evaluation(np.array([1.0, 3.0]), zeros, zeros, zeros, zeros),
-        "rich": Evaluation(np.array([100.0, 102.0]), zeros + 0.25, zeros + 1.5, zeros + 2.04, np.array([-4, 2])),
+        "poor": Evaluation(np.array([1.0, 3.0]), *[zeros] * 8),
+        "rich": Evaluation(
+            np.array([100.0, 102.0]),
+            zeros + 0.25,
+            zeros + 1.5,
+            zeros + 2.04,
+            np.array([-4, 2]),
+            drawdown=np.array([3.0, 9.0]),
+            offered=zeros + 6,
+            turnover=zeros + 900,
+            at_limit=np.array([0.125, 0.25]),
+        ),
     }
     lines = format_table(results, {"rich": "qty=8"}).splitlines()
-    assert len(lines) == 4 and all(line.count("|") == 11 for line in lines)
-    assert lines[2] == "| rich | 101 ± 13 | 1 | 71.42 ± 8.98 | 100 ± nan | 1.50 | 2.0 | 3.0 | 0.2 | qty=8 |"
-    assert lines[3].startswith("| poor | 2 ± 13 | 1 |")
+    assert len(lines) == 4 and all(line.count("|") == 15 for line in lines)
+    rich = "| rich | 101 ± 13 | 1 | 71.42 ± 8.98 | 100 ± nan | 1.50 | 2.0 | 3.0 | 18.8% | 6 | 25.0% | 900 |"
+    assert lines[2] == rich + " 0.2 | qty=8 |"
+    assert lines[3].startswith("| poor | 2 ± 13 | 1 |") and lines[3].endswith("| 0.0% | 0 | – | 0 | 0.0 |  |")
     paired = format_table(results, paired_with="poor").splitlines()
-    assert "| poor less this one |" in paired[0] and all(line.count("|") == 12 for line in paired)
+    assert "| poor less this one |" in paired[0] and all(line.count("|") == 16 for line in paired)
     assert paired[2].startswith("| rich | 101 ± 13 | -99 ± 0 | 1 |") and paired[3].startswith(
         "| poor | 2 ± 13 |  | 1 |"
     )

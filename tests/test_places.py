@@ -31,7 +31,7 @@ def of_many(**given):
         (of_one, {"noise_spread": 3}, r"MarketConfig \(the argument config\) takes"),
         (of_one, {"forced_qty": 3}, "parallel_env, BatchedParallelEnv and KineticSim/Execution-v0 take"),
         (of_many, {"disable_env_checker": True}, r"gymnasium\.make takes"),
-        (ks.parallel_env, {"replace": "maker"}, rf"gymnasium\.make and {MANY} take"),
+        (ks.parallel_env, {"render_market": 0}, f"{MANY} takes"),
         (lambda **given: ks.BatchedParallelEnv(2, **given), {"max_cycles": 3}, "parallel_env takes"),
         (lambda **given: ks.MarketConfig.preset("news", **given), {"stagger": False}, f"{MANY} and Batched"),
     ],

@@ -22,7 +22,8 @@ from kineticsim_env.evaluation import (
 )
 
 SAMPLES = st.lists(st.integers(-(10**6), 10**6), min_size=2, max_size=200).map(lambda given: np.array(given, float))
-NAMES = "mean standard_deviation sharpe_ratio cvar traded inventory final_inventory episode_return".split()
+NAMES = "mean standard_deviation sharpe_ratio cvar traded inventory final_inventory".split()
+NAMES += "at_limit drawdown fill_ratio turnover episode_return".split()
 
 
 # Known answers --------------------------------------------------------------------------------------------------------
@@ -136,11 +137,11 @@ def test_figures_of_an_evaluation_are_those_of_its_fields():
 
 
 def test_differences_are_paired():
-    fields = [np.zeros(3) for _ in range(4)]
+    fields = [np.zeros(3) for _ in range(8)]
     one, other = Evaluation(np.array([5.0, 7.0, 9.0]), *fields), Evaluation(np.array([1.0, 3.0, 5.0]), *fields)
     assert difference(one, other)[:2] == (4.0, 0.0)
     with pytest.raises(ValueError, match="other: expected 3 episodes, as the first has, got 1"):
-        difference(one, Evaluation(*(np.zeros(1) for _ in range(5))))
+        difference(one, Evaluation(*(np.zeros(1) for _ in range(9))))
 
 
 def test_the_final_inventory_is_that_of_where_each_learner_s_episode_ended():

@@ -117,7 +117,12 @@ class AgentClass:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as its path, as functions are. Raises PicklingError if another class, or none, is there by now."""
+        """Pickle as its path, as functions are; of a notebook or a script, which other processes have not, by value.
+
+        Raises PicklingError if another class, or none, is at its path by now.
+        """
+        if self.module == "__main__":
+            return object.__new__, (AgentClass,), dict(vars(self))
         try:
             found = find_class(self.path)
         except ValueError as error:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable
+import marshal
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kineticsim_env.agents.numbers import Int32, as_chance, truth
@@ -36,15 +38,33 @@ class Program:
         name: Its name in C++.
         text: C++: the functions that it calls, and `KS_RULE Order NAME(const Market&, Own&, const Draw&)`. It calls
             `order_of(side, tick, quantity, marketable)` and `no_order()`, which return an `Order`.
+        code: A module of Python that defines these functions on `Int32`.
+        given: What the module can name: functions of this package.
+        levels: Of a policy, the most that its ladder has.
         play: The Python function on `Int32`, called with objects that have the vocabulary's names. They may hold and
             return plain whole numbers; what is written to memory, and handed to methods and orders, is `Int32`.
-        levels: Of a policy, the most that its ladder has.
     """
 
     name: str
     text: str
-    play: Callable[..., Any]
+    code: types.CodeType
+    given: Mapping[str, Any]
     levels: int = 0
+    play: Callable[..., Any] = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Define the Python function."""
+        names = {of_ours(name): value for name, value in self.given.items()}
+        exec(self.code, names)  # noqa: S102
+        object.__setattr__(self, "play", names[of_ours(self.name)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by value, for processes of the same version of Python, which have its source no more."""
+        return _loaded, (self.name, self.text, marshal.dumps(self.code), self.given, self.levels)
+
+
+def _loaded(name: str, text: str, code: bytes, given: Mapping[str, Any], levels: int) -> Program:
+    return Program(name, text, marshal.loads(code), given, levels)  # noqa: S302
 
 
 def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
@@ -63,19 +83,20 @@ def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
     library = Library(vocabulary)
     trader = Translation(library, Source(function), trader=True, depth=0).read(function)
     text = "\n".join(each.text for each in library.known.values())
-    return Program(trader.name, text, _on_int32(library, trader), library.levels)
+    return Program(trader.name, text, _on_int32(library, trader), _given(vocabulary), library.levels)
 
 
-def _on_int32(library: Library, trader: FunctionRead) -> Callable[..., Any]:
-    """Return the trader's function in a module of Python that has all functions of its program."""
+def _on_int32(library: Library, trader: FunctionRead) -> types.CodeType:
+    """Return a module of Python that has all functions of the trader's program."""
     definitions = [
         OnInt32(library, each.source, trader=each is trader).function(each.name) for each in library.known.values()
     ]
-    words = library.vocabulary
+    module = ast.fix_missing_locations(ast.Module(body=[*definitions], type_ignores=[]))
+    return compile(module, f"<{trader.name}>", "exec", dont_inherit=True)
+
+
+def _given(words: Vocabulary) -> dict[str, Any]:
+    """Return what such a module can name."""
     given: dict[str, Any] = {"Int32": Int32, "truth": truth, "order": words.order, "no_order": words.no_order}
     given |= {"quote": words.quote, "quotes": words.quotes, "keep": words.keep}
-    given |= {each.__name__: each for each in (min, max, abs, range, map)}
-    names = {of_ours(each): value for each, value in given.items()}
-    module = ast.fix_missing_locations(ast.Module(body=[*definitions], type_ignores=[]))
-    exec(compile(module, f"<{trader.name}>", "exec", dont_inherit=True), names)  # noqa: S102
-    return names[of_ours(trader.name)]
+    return given | {each.__name__: each for each in (min, max, abs, range, map)}

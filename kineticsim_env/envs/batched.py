@@ -40,6 +40,8 @@ Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
 class BatchedParallelEnv(BaseMarketEnv):
     """M markets, in each of which the same learners replace built-in agents; `parallel_env` describes the roles.
 
+    A maker of `gymnasium.make_vec` is added to them instead, unless `replace="maker"`; here `replace=False` adds.
+
     Observations, actions, rewards and flags are dicts by role of tensors on `device`, `[M, n, ...]` for n learners of
     the role. A market's episode is over when those of all its learners are; until then a learner whose own episode has
     ended has no quotes, its actions are not looked at, and its rewards are 0 (`infos["active"]`). Nothing waits for the
@@ -58,6 +60,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         num_envs: int,
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
+        *,
+        replace: bool = True,
         **arguments: Unpack[OfManyMarkets],
     ) -> None:
         """Open the markets.
@@ -66,6 +70,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             num_envs: M.
             learners: How many learners of each role, as in `parallel_env`.
             config: The market, as in `EnvSettings`.
+            replace: As in `parallel_env`; False adds all learners.
             **arguments: Settings of `EnvSettings`, and fields of `ManyLearnersTask`.
 
         Raises:
@@ -77,7 +82,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         learning = roles_in(counts, settings.config)
         settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, None, many=True)
         self.autoreset_mode = settings.autoreset_mode
-        roles, replaced = check_learners(counts, settings.config, task_settings)
+        roles, replaced = check_learners(counts, settings.config, task_settings, replace)
         self.core = EnvCore(self.num_envs, task_settings, roles, replaced, settings)
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}

@@ -16,12 +16,14 @@
 | State values | [-1, 1] |
 
 A maker, momentum, noise or fundamental learner takes the place of a built-in agent of its class, and stays in its role;
-an executor or a trader is added to them. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a
-**momentum** learner trades in the direction of the last return and chooses price and size, paid alike; a **noise**
-learner has a random quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost
-against the mark at the decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the
-block of `ExecutionTask`, and a **trader** is that of `TradingTask`. A **fundamental** learner is a trader that sees
-what informed agents see.
+an executor or a trader is added to them. So is every learner with `replace=False`, as a maker of
+`gymnasium.make_vec("KineticSim/MarketMaking-v0")` is, unless that has `replace="maker"`: results of the two compare
+where both add, or both replace. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a **momentum**
+learner trades in the direction of the last return and chooses price and size, paid alike; a **noise** learner has a
+random quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost against the mark
+at the decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the block of
+`ExecutionTask`, and a **trader** is that of `TradingTask`. A **fundamental** learner is a trader that sees what
+informed agents see.
 
 **Actions.** Continuous, a maker: as in `MarketMakingTask`; a trader or fundamental learner: as in `TradingTask`; the
 others: aggression, from `max_offset` ticks behind the mid (-1) to as many through it (+1), and size from 0 (-1) to
@@ -106,6 +108,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
         *,
+        replace: bool = True,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         render_agent: str | None = None,
@@ -120,6 +123,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
                 declares; they come behind the other learners of that role. The market must have as many agents of each
                 class that is replaced.
             config: The market, as in `EnvSettings`.
+            replace: Whether makers, momentum, noise and fundamental learners, and those of classes of `config.agents`,
+                take the places of such agents. False adds them, as `replace=None` does where one learns.
             max_cycles: Another name for `horizon`, which it overrides.
             render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
             render_agent: Whose orders, inventory and PnL are shown; the first agent's if None.
@@ -135,7 +140,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         settings, task_settings = with_task(
             settings, ManyLearnersTask, task, learning, max_cycles, one_market=True, many=True
         )
-        roles, replaced = check_learners(counts, settings.config, task_settings)
+        roles, replaced = check_learners(counts, settings.config, task_settings, replace)
         self.possible_agents = agent_names(roles)
         self.core = EnvCore(1, task_settings, roles, replaced, settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))

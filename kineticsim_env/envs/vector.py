@@ -62,7 +62,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         config: The market, as in `EnvSettings`.
         output: `"numpy"` or `"torch"`.
         replace: The class of agents of which the learner takes a place: the built-in one that the task says, or one of
-            `config.agents` that has declared the learner's role; None adds the learner.
+            `config.agents` that has declared the learner's role, as learners of `parallel_env` do by default; None adds
+            the learner.
         max_episode_steps: Another name for `horizon`, which it overrides.
         opponents: Who else is in the markets, for each role a list of policies, such as `{"maker": [a, b], "trader":
             [c]}`: a slot of each role, played in each episode by one of the list, which the episode draws. Several

@@ -20,6 +20,7 @@ from kineticsim_env.evaluation.accounts import settle
 from kineticsim_env.evaluation.inside import playing, programs_in
 from kineticsim_env.evaluation.players import ManyPlayers, OnePlayer, standing_still
 from kineticsim_env.evaluation.results import Evaluation
+from kineticsim_env.evaluation.tallies import Tally
 from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_callable, check_choice, check_dict, check_progress, progress_bar, show
@@ -120,31 +121,23 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)
-    total, held, lived, left = (torch.zeros_like(pnl) for _ in range(4))
+    total, left, tally = torch.zeros_like(pnl), torch.zeros_like(pnl), Tally(core, ends=may_end)
     alive = torch.ones_like(pnl, dtype=torch.bool)
     alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
     open_ = alive.clone()  # who is not settled yet
-    decisions, fills = task.horizon * longest, torch.zeros_like(core.fills)
-    for decision in range(1, decisions + 1):
+    for decision in range(1, task.horizon * longest + 1):
         # On a GPU each operation costs a launch, and each look at a number a wait.
-        if not may_end:  # every decision counts alike, and sums are of whole numbers
-            held += simulator.inventory.abs()
-            observation = envs.step(players.act(observation))[0]
-            total += tensors["reward"]
-            fills += core.fills
-            continue
-        before = simulator.inventory.abs()
         observation = envs.step(players.act(observation))[0]
-        weight = alive.double()  # of a decision, by how long it was
-        if task.decides_at_events:
-            weight *= tensors["decision_events"][:, None] / longest
-        held += before * weight
-        lived += weight
+        tally.note(alive)
+        if not may_end:
+            total += tensors["reward"]
+            continue
         total += tensors["reward"] * alive
-        fills += core.fills * alive[:, :, None]
         alive &= ~tensors["over"]
-        if (core.host or decision % _LOOKS == 0) and not bool((weight * alive).any()):
-            break  # or all that live have stopped, which `settle` says
+        if core.host or decision % _LOOKS == 0:
+            moves = alive & (tensors["decision_events"][:, None] > 0) if task.decides_at_events else alive
+            if not bool(moves.any()):
+                break  # or all that live have stopped, which `settle` says
         if core.learners > 1:
             early = open_ & ~alive & ~tensors["done"][:, None]  # whose market goes on; one that is done stands as it is
             if bool(early.any()):
@@ -153,8 +146,11 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
                 open_ &= ~early
     left = torch.where(open_, simulator.inventory.double(), left)
     pnl = torch.where(open_, settle(core, open_, total, lambda: simulator), pnl)
-    lived = lived if may_end else decisions
-    return pnl, total, fills.sum(2).double() / lived, held / lived, left
+    tally.count()
+    lived = tally.lived.double()
+    decisions = lived / longest
+    shares = tally.units / decisions, tally.held / lived, left, tally.drawdown / 2000.0, tally.offered / decisions
+    return pnl, total, *shares, tally.value / 2.0, tally.at_limit / lived
 
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:

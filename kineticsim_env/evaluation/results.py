@@ -31,6 +31,12 @@ class Evaluation:
     traded: np.ndarray  # float64 [M]: units bought and sold per decision, of full length where events end decisions
     inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions, weighted by how long they were
     final_inventory: np.ndarray  # float64 [M]: units held where the episode ended, before they were unwound; with sign
+    # float64 [M]: the largest fall of the marked account (cash, and inventory at the task's mark, or the fundamental
+    # price where it has none, less fees) from its highest since the episode began, as decisions end, ticks x units
+    drawdown: np.ndarray
+    offered: np.ndarray  # float64 [M]: as `traded`, units bought and sold, and those that stand as decisions end
+    turnover: np.ndarray  # float64 [M]: value of what was traded, at the mid as its decision ends, ticks x units
+    at_limit: np.ndarray  # float64 [M]: share of decisions with an inventory at its limit, weighted as `inventory`
 
     def pnl_interval(self) -> tuple[float, float]:
         """Return the mean liquidated PnL and the half width of its 95% confidence interval."""
@@ -40,8 +46,9 @@ class Evaluation:
         """Return what tables have of the episodes, each a `Mean` with its standard error and `interval()`.
 
         `"mean"`, `"standard_deviation"`, `"sharpe_ratio"` (per episode: mean by standard deviation) and `"cvar"` (the
-        mean of the worst 5%) are of `pnl`, with the formulas of `evaluation.risk`; `"traded"`, `"inventory"` and
-        `"episode_return"` are means of these fields, and `"final_inventory"` is that of its absolute values.
+        mean of the worst 5%) are of `pnl`, with the formulas of `evaluation.risk`; `"traded"`, `"inventory"`,
+        `"drawdown"`, `"turnover"`, `"at_limit"` and `"episode_return"` are means of these fields, `"final_inventory"`
+        that of its absolute values, and `"fill_ratio"` is the mean of `traded` by that of `offered`.
         """
         return {
             "mean": risk.average(self.pnl),
@@ -51,6 +58,10 @@ class Evaluation:
             "traded": risk.average(self.traded),
             "inventory": risk.average(self.inventory),
             "final_inventory": risk.average(np.abs(self.final_inventory)),
+            "at_limit": risk.average(self.at_limit),
+            "drawdown": risk.average(self.drawdown),
+            "fill_ratio": risk.ratio(self.traded, self.offered),
+            "turnover": risk.average(self.turnover),
             "episode_return": risk.average(self.episode_return),
         }
 
@@ -95,14 +106,16 @@ def format_table(
             cells.append(less)
         cells += [f"{found['standard_deviation'].mean:.{digits}f}", _with_interval(found["sharpe_ratio"], 2)]
         cells += [_with_interval(found["cvar"], digits), f"{found['traded'].mean:.2f}"]
-        cells += [f"{found[key].mean:.1f}" for key in ("inventory", "final_inventory", "episode_return")]
+        cells += [f"{found[key].mean:.1f}" for key in ("inventory", "final_inventory")]
+        cells += [_share(found["at_limit"]), f"{found['drawdown'].mean:.0f}", _share(found["fill_ratio"])]
+        cells += [f"{found['turnover'].mean:.0f}", f"{found['episode_return'].mean:.1f}"]
         lines.append(f"| {' | '.join([*cells, notes.get(name, '')])} |")
     return "\n".join(lines)
 
 
 _HEADS = (
-    *("its sd", "Sharpe ratio", "5% CVaR", "units per decision"),
-    *("mean inventory", "final inventory", "return", "parameters"),
+    *("its sd", "Sharpe ratio", "5% CVaR", "units per decision", "mean inventory", "final inventory"),
+    *("at the limit", "drawdown", "fill ratio", "turnover", "return", "parameters"),
 )
 
 
@@ -115,6 +128,10 @@ def difference(one: Evaluation, other: Evaluation) -> Mean:
     if len(one.pnl) != len(other.pnl):
         raise ValueError(f"other: expected {len(one.pnl)} episodes, as the first has, got {len(other.pnl)}")
     return risk.average(one.pnl - other.pnl)
+
+
+def _share(value: Mean) -> str:
+    return "–" if math.isnan(value.mean) else f"{value.mean:.1%}"
 
 
 def _with_interval(value: Mean, digits: int) -> str:

@@ -84,6 +84,24 @@ def standard_deviation(values: Any) -> Mean:
     return deviation_and_error(sample) if deviation > 0 else Mean(deviation, math.nan, len(sample))
 
 
+def ratio(values: Any, others: Any) -> Mean:
+    """Return the mean of episodes by the mean of other numbers of the same ones, both float64 `[M]`.
+
+    The error is that of the mean of `(x - r y) / mean(y)`, as is usual of a ratio estimator (Cochran 1977, "Sampling
+    techniques", equation 6.13).
+
+    Returns:
+        A `Mean`; NaN where the others are 0.
+    """
+    sample, below = episodes(values), episodes(others)
+    if sample.shape != below.shape:
+        raise ValueError(f"others: expected {len(sample)} episodes, as the first has, got {len(below)}")
+    if not below.any():
+        return Mean(math.nan, math.nan, len(sample))
+    found = float(sample.mean() / below.mean())
+    return Mean(found, _error((sample - found * below) / below.mean()), len(sample))
+
+
 def episodes(values: Any) -> np.ndarray:
     """Return the values of episodes, float64 `[M]`."""
     array = check_array("values", values, "an array [M] of numbers")

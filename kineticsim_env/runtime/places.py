@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from typing import Any
 
 _ENVS = "kineticsim_env.envs"
 _MANY = "kineticsim_env.tasks.many_learners:ManyLearnersTask"
@@ -37,7 +38,7 @@ def taken_by(argument: object) -> str:
 def _arguments(path: str) -> set[str]:
     """Return the names of the arguments of what is at `module:name`."""
     module, _, name = path.partition(":")
-    found = importlib.import_module(module)
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -12,7 +12,7 @@ from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.layout import CONSTANTS
 from kineticsim_env.runtime.roles import ROLES, SPECS
-from kineticsim_env.runtime.values import check_dict, is_one_of, is_whole, show
+from kineticsim_env.runtime.values import check_dict, check_flag, is_one_of, is_whole, show
 from kineticsim_env.tasks.base import ForBlocks, ForProfit, Task, settings_of
 from kineticsim_env.tasks.execution import ExecutionTask, check_block, check_forced
 
@@ -65,7 +65,7 @@ def with_all_roles(task: Task, config: MarketConfig) -> ManyLearnersTask:
 
 
 def check_learners(
-    learners: Any, config: MarketConfig, task: ManyLearnersTask
+    learners: Any, config: MarketConfig, task: ManyLearnersTask, replace: bool
 ) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
     """Return the role of every slot, and the class of agents that it replaces or None; raise naming what is wrong.
 
@@ -77,12 +77,15 @@ def check_learners(
             is so many learners in their places, of the role that the class declares.
         config: The market.
         task: The task's settings.
+        replace: Whether they do; False adds all learners.
     """
+    check_flag("replace", replace)
     check_dict("learners", learners, f"a dict such as {DEFAULT_LEARNERS}")
     slots: list[tuple[str, str | None]] = []
     most_slots = CONSTANTS["kMaxSlots"]
     for name, count in learners.items():
         role, replaced = check_learner("learners", name, config)
+        replaced = replaced if replace else None
         if not is_whole(count) or count < 0:
             raise ValueError(f"learners[{name!r}]: expected a whole number from 0, got {show(count)}")
         check_replaceable(f"learners[{name!r}]", show(count), count, 0, replaced, config)

@@ -12,6 +12,8 @@ from kineticsim_env.tasks.base import ForProfit, Task
 class MarketMakingTask(ForProfit, Task):
     """A market maker quotes both sides of a market of built-in agents, and earns the spread.
 
+    It is one maker more; `replace="maker"` replaces a built-in one, as makers of `parallel_env` do.
+
     ## Description
 
     The default market trades continuously: orders come one after another, and each is matched at once with what rests
@@ -135,8 +137,7 @@ class MarketMakingTask(ForProfit, Task):
     a column for each that differs: the value divided by the largest.
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
-    `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
-    None, the default, adds an agent), `randomise`; and see `MarketMakingVectorEnv`.
+    `device` as in `Simulator`, `auctions_per_step` (1), `replace` (None), `randomise`; and see `MarketMakingVectorEnv`.
 
     ```python
     import gymnasium

@@ -165,13 +165,15 @@ def _single(rng: np.random.Generator, engine: str) -> None:
 
 def _parallel(rng: np.random.Generator, engine: str) -> None:
     learners, given = pairs.learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
+    given["replace"] = bool(rng.integers(2))
     del given["validate"]
     _use(open_both(lambda name: ks.parallel_env(learners, engine=name, **given), engine), rng)
 
 
 def _batched(rng: np.random.Generator, engine: str) -> None:
     markets, learners = int(rng.choice([1, 1, 2, 3, 5])), pairs.learners(rng)
-    given = _arguments(rng, ks.ManyLearnersTask, markets) | _many(rng)
+    given: dict[str, Any] = _arguments(rng, ks.ManyLearnersTask, markets) | _many(rng)
+    given["replace"] = bool(rng.integers(2))
     _use(open_both(lambda name: ks.BatchedParallelEnv(markets, learners, engine=name, **given), engine), rng)
 
 

@@ -132,7 +132,7 @@ INSTANCES: dict[str, Callable[[World], Any]] = {
     "env counterfactual result": lambda w: EnvCounterfactual(
         _idle_arms(), _idle_arms(), _idle_arms(), np.zeros((3, 2, 2)), np.zeros((3, 2))
     ),
-    "evaluation result": lambda w: evaluation.Evaluation(*(np.ones(3) for _ in range(5))),
+    "evaluation result": lambda w: evaluation.Evaluation(*(np.ones(3) for _ in range(9))),
     "evaluation MarketMaking": lambda w: _evaluation_env(w, "MarketMaking"),
     "evaluation Execution": lambda w: _evaluation_env(w, "Execution"),
     "evaluation Trading": lambda w: _evaluation_env(w, "Trading"),
