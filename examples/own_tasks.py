@@ -191,7 +191,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Train on a task, and play all policies on the same held-out episodes; returns what each was paid."""
     task = TASKS[name]()
     held_out = evaluation_env(args.episodes, "Trading", custom_task=task)
-    policies = {rule: (policy, held_out) for rule, policy in RULES[name].items()}
+    policies: dict[str, tuple[Any, Any]] = {rule: (policy, held_out) for rule, policy in RULES[name].items()}
     for seed in range(1, args.seeds + 1):
         policies[f"PPO, seed {seed}"] = train(task, seed, args, f"{name}, seed {seed}").act, held_out
     if name == "NoisySignal":

@@ -235,7 +235,8 @@ def train(args: Args) -> tuple[ActorCritic, int]:
             rollout, now = play(args, envs, networks, now)
             with torch.no_grad():
                 last_value = networks(now.observation[None], now.state, now.began[None])[1][0]
-                gain = plain.advantages(rollout, last_value, args.gamma, args.gae_lambda)
+                parts: Any = rollout  # has all that is asked for
+                gain = plain.advantages(parts, last_value, args.gamma, args.gae_lambda)
             update(args, networks, optimizer, rollout, gain, state)
             steps += gain.numel()
             bar.update(gain.numel())
@@ -253,8 +254,9 @@ def main(args: Args) -> Evaluation:
     networks, steps = train(args)
     args.output.mkdir(parents=True, exist_ok=True)
     torch.save(networks.state_dict(), args.output / "networks.pt")
-    held_out = evaluation_env(args.eval_envs, args.task, engine=args.engine, preset=args.preset)
-    found = evaluate(Player(networks), seen_by(args, held_out), HELD_OUT_SEED)
+    held_out: Any = evaluation_env(args.eval_envs, args.task, engine=args.engine, preset=args.preset)
+    player: Any = Player(networks)
+    found = evaluate(player, seen_by(args, held_out), HELD_OUT_SEED)
     mean, half = found.pnl_interval()
     print(f"{args.memory}, {steps:,} decisions: {MEASURES[args.task]} {mean:,.2f} ± {half:.2f}")
     return found

@@ -162,7 +162,6 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "stylised_facts": ("paper", "levers"),
     "traders": ("trading", "added agents"),
     "training": ("paper", "trading", "news", *_of_tasks("MarketMaking")),
-    "trainings": ("news", *_of_tasks("MarketMaking", "Trading")),
 }
 
 
