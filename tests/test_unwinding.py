@@ -11,6 +11,8 @@ from build_helpers import needs_compiler
 from env_helpers import assert_same, draw_actions, launch, make_cores
 from gymnasium.vector import AutoresetMode
 from plain_programs import POLICIES, quoter
+from slot_programs import plain_maker
+from test_rollouts import network_for, taken
 from thorough import covering
 
 import kineticsim_env as ks
@@ -191,7 +193,7 @@ def test_every_episode_of_a_batch_ends_flat_and_terminated(engine, preset, mode,
     """Of first ones that start late, too; what they see last is that they hold nothing, and no time is left."""
     settings = {"horizon": 5, "bank_size": 4, "autoreset_mode": mode, "at_end": "unwind", "stagger": True}
     envs = gym.make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=7, engine=engine, preset=preset, output=output, final_info=True,
+        "KineticSim/MarketMaking-v0", num_envs=7, engine=engine, preset=preset, output=output, account_info=True,
         **settings,
     )  # fmt: skip
     envs.reset(seed=1)
@@ -199,17 +201,14 @@ def test_every_episode_of_a_batch_ends_flat_and_terminated(engine, preset, mode,
     held = 0
     for _ in range(17):
         actions = generator.uniform(-1, 1, (7, 4)).astype(np.float32)
-        observation, _, terminated, truncated, infos = envs.step(
-            actions if output == "numpy" else torch.tensor(actions)
-        )
-        terminated, last = np.asarray(terminated), infos["final_obs"] if mode == "SAME_STEP" else observation
+        given = actions if output == "numpy" else torch.from_numpy(actions)
+        observation, _, terminated, truncated, infos = envs.step(given)
+        terminated, inventory = np.asarray(terminated), np.asarray(infos["account_info"]["inventory"])
+        last = infos["final_obs"] if mode == "SAME_STEP" else observation
+        for m in np.flatnonzero(terminated):
+            assert inventory[m] == 0 and not np.asarray(last[m])[[30, 32]].any()
         assert not np.asarray(truncated).any()
-        rows = np.asarray(last if output == "torch" else np.stack(list(last)) if mode != "SAME_STEP" else last)
-        ended = np.flatnonzero(terminated)
-        for m in ended:
-            assert np.asarray(rows[m])[30] == 0 and np.asarray(rows[m])[32] == 0
-            assert float(infos["final_info"]["inventory"][m]) == 0
-        held += int(np.abs(np.asarray(infos["final_info"]["inventory"])).sum())
+        held += np.abs(inventory).sum()
         ends += terminated
     assert (ends >= 2).all() and held > 0
     envs.close()
@@ -331,3 +330,79 @@ def test_functions_of_users_own_are_told(engine):
         _, _, terminated, _, _ = envs.step(torch.tensor([-0.8, -0.8, 1.0, 1.0]).expand(3, -1))
     assert terminated.all() and seen[-1][0].all() and not seen[-1][1].any() and not seen[-1][2].any()
     assert any(inventory.any() for _, _, inventory in seen)
+
+
+# Markets of all kinds -------------------------------------------------------------------------------------------------
+
+
+@covering
+@each_engine
+@pytest.mark.parametrize("latency", [0, 7, 100])
+@pytest.mark.parametrize("decide", ["interval", "fill", "touch"])
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
+def test_everybody_ends_flat(engine, latency, decide, levels, keep, mark):
+    """Whatever was under way or kept; nothing of theirs is left standing, and a flat slot is worth its money."""
+    config = ks.MarketConfig.preset("news", quote_latency=latency, orders_per_side=levels)
+    task = ManyLearnersTask(horizon=4, bank_size=4, at_end="unwind", decide=decide, keep=keep, mark=mark)
+    kwargs = {"slots": [None] * 4, "autoreset_mode": AutoresetMode.DISABLED, "stagger": False, "account_info": True}
+    (core,) = make_cores((config, 4, task, PROFITS), kwargs, (engine,))
+    core.reset(6)
+    generator, held = np.random.default_rng(2), 0
+    for _ in range(4 * 48):
+        held += int(core.simulator.inventory.abs().sum())
+        launch([core], draw_actions(core, generator, 0.0))
+        if core.tensors["done"].all():
+            break
+    assert core.tensors["ended"].all() and held > 0
+    assert not core.simulator.inventory.any() and not core.simulator.quotes[..., 1::2].any()
+    assert torch.equal(core.tensors["prev_value"].double() / 2000, core.simulator.money)
+
+
+# On a GPU -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("preset", ["trading", "news"])
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+@pytest.mark.parametrize("markets", [3, 300, 20000])
+def test_a_gpu_has_the_cpus_bits(preset, mode, markets):
+    """Over two horizons: a market per warp, a part of one, and a lane, whose late ones are left to whole warps."""
+    config = ks.MarketConfig.preset(preset)
+    task = ManyLearnersTask(horizon=6, bank_size=8, at_end="unwind")
+    kwargs = {"slots": [None], "autoreset_mode": mode, "stagger": True, "account_info": True}
+    cores = make_cores((config, markets, task, ["maker"]), kwargs, ("cpu", "cuda"))
+    generator, ends = np.random.default_rng(1), 0
+    for core in cores:
+        core.reset(3)
+    for step in range(14):
+        launch(cores, draw_actions(cores[0], generator, 0.0))
+        assert_same(cores, f"after step {step}")
+        ends += int(cores[0].tensors["terminated"].sum())
+    assert ends >= 2 * markets and not cores[0].tensors["truncated"].any()
+    assert cores[1].simulator.engine._definitions(1)["KS_UNWIND"] == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("preset", ["trading", "news"])
+@pytest.mark.parametrize("markets", [70, 5000])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_rollouts_inside_the_launch_unwind(preset, markets, kind):
+    """A network's and a program's are those of steps on a CPU under the recorded actions."""
+    how = {"num_envs": markets, "preset": preset, "output": "torch", "horizon": 6, "bank_size": 8, "at_end": "unwind"}
+    for made in (network_for, lambda _: plain_maker):
+        inside, played = (gym.make_vec("KineticSim/MarketMaking-v0", engine=name, **how) for name in ("cuda", "cpu"))
+        for envs in (inside, played):
+            envs.reset(seed=2)
+        part = inside.unwrapped.rollout(made(inside), 13, observations=kind)
+        for t in range(13):
+            found = played.step(on_the_host(taken(part, t)))
+            for name, result in zip(("reward", "terminated", "truncated"), found[1:4], strict=True):
+                assert torch.equal(getattr(part, name)[t].cpu(), result), (name, t)
+        assert_same((inside.unwrapped.core, played.unwrapped.core), "after the rollout")
+        assert part.terminated.sum(0).min() >= 2 and not part.truncated.any()
+
+
+def on_the_host(given):
+    return ks.OrderRecords(given.quotes.cpu()) if isinstance(given, ks.OrderRecords) else given.cpu()
