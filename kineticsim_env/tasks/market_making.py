@@ -20,7 +20,7 @@ class MarketMakingTask(ForProfit, Task):
     in the book. Its built-in agents are noise, momentum, maker and fundamental agents. Its fundamental price walks, and
     now and then there is news, a hidden regime in which it also jumps; fundamental agents know the price, and nobody
     knows the regime. At every decision the learner replaces its two quotes; they stand for `auctions_per_step`
-    intervals of 48 orders. What is hard: quotes near the mid trade most, and are those that informed orders hit;
+    intervals of 48 orders. What is hard: quotes near the mid trade most, and informed orders hit them;
     inventory gains and loses with the price; it has to be seen from the market whether there is news.
 
     With a `preset` or `config` of call auctions, such as `"trading"`, all orders of an interval clear at one price, the
