@@ -17,6 +17,7 @@
 //   KS_KEEP (optional)                       1: environments whose actions may keep standing quotes
 //   KS_RECORDS (optional)                    1: steps that are given order records in the place of actions
 //   KS_DECIDE (optional)                     1: environments in which events end decisions
+//   KS_UNWIND (optional)                     1: environments with slots that unwind at the horizon
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit

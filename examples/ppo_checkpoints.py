@@ -16,7 +16,7 @@ from kineticsim_env.runtime.files import replacing
 
 # Arguments that a run keeps, besides what its task is told, and what runs had before there were some of them.
 SAME = "seed", "num_envs", "num_steps", "hidden", "stack", "action_type"
-FORMER = {"keep": False, "decide": "interval", "action_type": "continuous"}
+FORMER = {"keep": False, "decide": "interval", "action_type": "continuous", "at_end": "truncate"}
 KINDS = {
     "settings": dict,
     "ranks": int,

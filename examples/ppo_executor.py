@@ -43,6 +43,7 @@ class Args(ppo.Args):
     reward_scale: float = 0.2
     """rewards, in ticks per unit of the block, are divided by this"""
     inventory_penalty: tyro.conf.Suppress[float] = 0.0
+    at_end: tyro.conf.Suppress[str] = "truncate"  # ty: ignore[incompatible-attribute-override]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ class Args:
     EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
     # The arguments that environments take, those of the comparison too.
     ORDERS: ClassVar[tuple[str, ...]] = "keep", "decide"
-    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step", *ORDERS
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *("reward", "inventory_penalty", "reward_scale", "auctions_per_step", "at_end"),
+        *ORDERS,
+    )
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
@@ -135,6 +138,8 @@ class Args:
     """let actions keep standing quotes, under continuous trading"""
     decide: Literal["interval", "fill", "touch"] = "interval"
     """what ends a decision: its interval, or sooner, under continuous trading, a fill of its own or a new best price"""
+    at_end: Literal["truncate", "unwind"] = "truncate"
+    """what the horizon does: cut the episode, or sell what is held, pay that, and end it"""
 
     eval_envs: int = 0
     """held-out episodes of the final comparison; 0 takes 2048, or 512 where only the slow NumPy engine runs"""

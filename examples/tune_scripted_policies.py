@@ -136,12 +136,13 @@ def grids(task: str, preset: str, orders_per_side: int = 1) -> dict[str, tuple[A
 def market_of(envs: Any) -> dict[str, Any]:
     """Return what the results of scripted policies depend on: the market, and the task without its rewards.
 
-    None of them keeps quotes, so whether actions may makes no difference.
+    None of them keeps quotes, so whether actions may makes no difference; nor does it where inventory is unwound, in
+    the last step or by the score.
     """
     task = envs.core.task
     settings = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.init} | task.each
     here = {**vars(envs.simulator.config), **settings, "auctions_per_step": envs.core.auctions_per_step}
-    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward", "keep")}
+    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward", "keep", "at_end")}
 
 
 def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 
 COUNTS = layout.CONSTANTS["kDeadlineCounts"]
 _OVERFLOW, _ORIGIN = (layout.CONSTANTS[name] for name in ("kErrorOverflow", "kErrorOrigin"))
@@ -58,9 +59,10 @@ class Lists:
 
 
 def late(core):
-    """Return the markets whose blocks are forced in the next step, in rising order."""
-    executors = [k for k, role in enumerate(core.roles) if role == "executor"]
+    """Return the markets whose blocks are forced, or whose slots unwind, in the next step, in rising order."""
+    unwinds = getattr(core.task, "at_end", None) == "unwind"
+    forced = [SPECS[role].has_block or (unwinds and SPECS[role].for_profit) for role in core.roles]
     flags = {name: core.tensors[name].cpu() for name in ("elapsed", "done", "ended")}
     stopped = core.simulator.tensors["error"].cpu() & (_OVERFLOW | _ORIGIN) != 0
     due = (flags["elapsed"] >= core.task.horizon - 1) & ~flags["done"].bool() & ~stopped
-    return (due & ~flags["ended"].bool()[:, executors].all(1)).nonzero()[:, 0].tolist()
+    return (due & ~flags["ended"].bool()[:, forced].all(1)).nonzero()[:, 0].tolist()

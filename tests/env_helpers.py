@@ -130,6 +130,7 @@ def environments(draw, most_slots=32):
         warmup=pick(0, 3, 20),
         bank_size=pick(0, 1, 5),
         bank_per_market=pick(1, 3),
+        at_end=pick("truncate", "unwind"),
     )
     kwargs = {
         "slots": slots,

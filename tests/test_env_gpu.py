@@ -63,9 +63,10 @@ def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
 
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
-def test_whole_warps_step_blocks_at_their_deadline(mode, stagger):
-    """Those that lanes leave to them, of the list that the step before has made."""
-    (config, _, task, roles), kwargs = trading_market("executor")
+@pytest.mark.parametrize(("role", "at_end"), [("executor", "truncate"), ("maker", "unwind")])
+def test_whole_warps_step_blocks_at_their_deadline(mode, stagger, role, at_end):
+    """Those that lanes leave to them, of the list that the step before has made; and inventories."""
+    (config, _, task, roles), kwargs = trading_market(role, at_end=at_end)
     kwargs |= {"autoreset_mode": mode, "stagger": stagger}
     cores = make_cores((config, 5000, task, roles), kwargs, ("cpu", "cuda"))
     engine = cores[1].simulator.engine

@@ -49,10 +49,11 @@ def test_a_warp_of_lanes_agrees_on_every_tensor(make_pair, environment, bad):
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("changes", [{}, {"max_order_qty": 4000}])
-def test_whole_warps_step_blocks_at_their_deadline(make_pair, kernels, mode, stagger, changes):
+@pytest.mark.parametrize(("role", "at_end"), [("executor", "truncate"), ("maker", "unwind")])
+def test_whole_warps_step_blocks_at_their_deadline(make_pair, kernels, mode, stagger, changes, role, at_end):
     """Few deadlines come at a time, or all; a warp has lanes without a market, and two have none."""
     kernel = "lanes and deadlines and rounding"
-    (config, _, task, roles), kwargs = trading_market("executor")
+    (config, _, task, roles), kwargs = trading_market(role, at_end=at_end)
     kwargs |= {"autoreset_mode": mode, "stagger": stagger}
     cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, kernel)
     lists, listed, at_once = Lists(cores[1], kernels[kernel]), [], [0]

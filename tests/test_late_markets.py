@@ -29,11 +29,13 @@ HORIZON, MARKETS = 12, 70  # two full warps, one with lanes that have no market,
 OVERFLOW = layout.CONSTANTS["kErrorOverflow"]
 
 
-def default_market(markets, roles, mode="same_step", stagger=True, config=None, horizon=HORIZON, **changes):
+def default_market(
+    markets, roles, mode="same_step", stagger=True, config=None, horizon=HORIZON, at_end="truncate", **changes
+):
     """Arguments of `make_cores`: the default market with regimes and few events, and blocks that are seldom done."""
     fields = {"interval": 12, "beat": 7, **changes}
     config = config or ks.MarketConfig.preset("news", **fields)
-    task = ManyLearnersTask(horizon=horizon, bank_size=4, warmup=5, block_qty=60, forced_qty=4)
+    task = ManyLearnersTask(horizon=horizon, bank_size=4, warmup=5, block_qty=60, forced_qty=4, at_end=at_end)
     kwargs = {"slots": slots_of(roles), "autoreset_mode": mode, "stagger": stagger, "account_info": len(roles) > 1}
     return (config, markets, task, list(roles)), kwargs
 
@@ -80,9 +82,20 @@ def test_random_environments(pair, environment, bad):
 @covering
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
 @pytest.mark.parametrize("stagger", [True, False])
-@pytest.mark.parametrize("roles", [("executor",), ("maker", "executor"), ROLES], ids=len)
-def test_none_few_or_all_are_late(pair_and_lists, mode, stagger, roles):
-    numbers = play(*pair_and_lists(*default_market(MARKETS, roles, mode, stagger)), 2 * HORIZON + 2)
+@pytest.mark.parametrize(
+    ("roles", "at_end"),
+    [
+        (("executor",), "truncate"),
+        (("maker", "executor"), "truncate"),
+        (ROLES, "truncate"),
+        (("maker",), "unwind"),
+        (("maker", "noise", "trader"), "unwind"),
+        (ROLES, "unwind"),
+    ],
+    ids=str,
+)
+def test_none_few_or_all_are_late(pair_and_lists, mode, stagger, roles, at_end):
+    numbers = play(*pair_and_lists(*default_market(MARKETS, roles, mode, stagger, at_end=at_end)), 2 * HORIZON + 2)
     few = (numbers > 2) & (numbers <= most_listed(MARKETS))  # more than there are spare warps
     assert few.any() if stagger else numbers.max() > most_listed(MARKETS), "or they stay in their lanes"
     assert (numbers == 0).any() or stagger

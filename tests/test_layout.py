@@ -18,6 +18,7 @@ def test_enums_have_the_names_that_users_write():
         "execution_reward": ("shortfall", "risk_averse", "terminal", "edge"),
         "mark": ("fundamental", "mid", "liquidation"),
         "side": ("random", "buy", "sell"),
+        "at_end": ("truncate", "unwind"),
     }
     assert layout.ENUMS["Side"] == {"random": 0, "buy": 1, "sell": -1}
     assert [mode.name for mode in MODES] == ["NEXT_STEP", "SAME_STEP", "DISABLED"]

@@ -53,7 +53,7 @@ LIVELY = dict(
 TASK = dict(
     horizon=5, extras=0, initial_inventory=0, action_type=0, max_offset=8, max_qty=10, reward=1, mark=0, autoreset=1,
     stagger=0, max_target=50, execution_reward=0, idle_penalty=0.1, risk_aversion=0.05, block_side=0, block_qty=12,
-    forced_qty=4, forced_auctions=22, keep=0, decide=0, longest=1, bank_size=0, bank_owner=0, scenarios=0,
+    forced_qty=4, forced_auctions=22, unwinds=0, keep=0, decide=0, longest=1, bank_size=0, bank_owner=0, scenarios=0,
     role=np.zeros(32, int), inventory_penalty=0.01, dampening=0.5, reward_scale=1.0, max_loss=0.0, leftover_penalty=2.0,
 )  # fmt: skip
 

@@ -51,11 +51,12 @@ def refusal(checkpoints, path, trainer, ranks=1):
 
 
 def test_a_checkpoint_of_before_is_of_plain_decisions(ppo, checkpoints, trainer, tmp_path):  # noqa: F811
-    """It does not say whether quotes were kept, or what ended decisions."""
+    """It does not say whether quotes were kept, what ended decisions, or what became of inventory at the horizon."""
     path = tmp_path / "checkpoint.pt"
     checkpoints.save(path, trainer, 1, 1, PROGRESS)
     saved = torch.load(path, weights_only=True)
     assert saved["settings"].pop("keep") is False and saved["settings"].pop("decide") == "interval"
+    assert saved["settings"].pop("at_end") == "truncate"
     checkpoints.write(path, saved)
     assert checkpoints.load(path, trainer, 1) == (1, PROGRESS)
     trainer.args.keep = True

@@ -423,7 +423,7 @@ def test_help_lists_every_argument_with_its_type(ppo, capsys, script):
     shown = capsys.readouterr().out
     assert done.value.code == 0
     for field in ppo.dataclasses.fields(args):
-        hidden = script == "ppo_executor" and field.name == "inventory_penalty"
+        hidden = script == "ppo_executor" and field.name in ("inventory_penalty", "at_end")
         assert (f"--{field.name.replace('_', '-')}" in shown) != hidden
     assert "INT" in shown and "FLOAT" in shown and "PATH" in shown
 
@@ -573,7 +573,7 @@ def test_every_row_is_used_once_an_epoch(ppo, monkeypatch):
     assert not torch.equal(torch.cat(seen[:4]), torch.cat(seen[4:8]))
 
 
-@pytest.mark.parametrize("changes", [{"fast": True}, {"bf16": True, "hidden": 32}])
+@pytest.mark.parametrize("changes", [{"fast": True}, {"bf16": True, "hidden": 32}, {"at_end": "unwind"}])
 def test_other_settings_train_too(ppo, tmp_path, changes):
     weights, curve = train(ppo, tmp_path, **changes)
     assert all(value.dtype == torch.float32 and value.isfinite().all() for value in weights.values())

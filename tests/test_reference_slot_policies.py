@@ -49,6 +49,7 @@ def environments(draw):
         max_loss=pick(None, None, 5.0, 60.0),
         decide=pick("interval", "fill", "touch") if continuous else "interval",
         initial_inventory=pick(0, 0, 2, -3),
+        at_end=pick("truncate", "unwind"),
     )
     task["forced_qty"] = min(most, pick(1, 4))
     if draw(st.booleans()):
@@ -181,7 +182,8 @@ def test_opponents(engine, seed):
     settings = {"horizon": rng.choice([1, 4]), "stagger": rng.random() < 0.5, "bank_size": 0}
     auctions, mode = rng.choice([1, 2]), rng.choice(MODES[:2])
     settings |= {"auctions_per_step": auctions, "autoreset_mode": mode, "engine": engine, "config": config}
-    settings |= {"block_qty": 8} if (executes := rng.random() < 0.4) else {"max_loss": 50.0}
+    profits = {"max_loss": 50.0, "at_end": rng.choice(["truncate", "unwind"])}
+    settings |= {"block_qty": 8} if (executes := rng.random() < 0.4) else profits
     name = "KineticSim/Execution-v0" if executes else "KineticSim/MarketMaking-v0"
     envs = gym.make_vec(name, num_envs=3, output="torch", opponents=policies, **settings)
     core = envs.unwrapped.core

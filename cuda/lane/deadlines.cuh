@@ -1,4 +1,4 @@
-// deadlines.cuh: markets with a block whose deadline comes in the next step. Dozens of forced auctions may follow there, in which
+// deadlines.cuh: markets with a block whose deadline comes in the next step, or with a slot that unwinds then. Dozens of forced auctions may follow there, in which
 // the other lanes of a warp would wait for one. So a launch lists them as it is done with them, and in the next step warps take
 // them from the list, one after another, and step each with all lanes: at once those that have no markets, and all that are done
 // with theirs. For lane/environment.cuh and events/kernel.cuh.
@@ -76,7 +76,10 @@ class DeadlineList {
     const int64_t row = m * launch.slots;
     if (forced_auctions(SlotTask(launch, task, row), (int64_t)launch.elapsed[m] + task.longest) == 0) return false;
     bool executes = false;
-    for (int k = 0; k < launch.slots; ++k) executes |= role_of(launch, k) == kRoleExecutor && !launch.ended[row + k];
+    for (int k = 0; k < launch.slots; ++k) {
+      const int32_t role = role_of(launch, k);
+      executes |= (role == kRoleExecutor || unwinds(task, role, k)) && !launch.ended[row + k];
+    }
     return executes && !market_has_stopped(launch.error[m]);
   }
   KS_ON_LANE int take() const {

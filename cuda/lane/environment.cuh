@@ -161,7 +161,8 @@ struct LaneEnvironment : LaneStep {
   // False if a market's quantities do not fit before the next auction.
   KS_ON_LANE bool play(Part& part) {
     const int auctions = launch.auctions + task.forced_auctions;
-    const int32_t largest = max_of(max_of(fresh.bid_qty, fresh.ask_qty), task.forced_auctions > 0 ? task.forced_qty : 0);
+    const int32_t unwound = unwinds(task, role, 0) ? market.p.max_quote_qty : 0;  // at most
+    const int32_t largest = max_of(max_of(fresh.bid_qty, fresh.ask_qty), task.forced_auctions > 0 ? max_of(task.forced_qty, unwound) : 0);
     if (!kWide && any(trades && !market.is_narrow(largest))) return false;
     if (kWide) {
       tile.load_books(ballot(part.plays));
@@ -171,7 +172,7 @@ struct LaneEnvironment : LaneStep {
     for (; auction < auctions; ++auction) {
       const bool forced = auction >= launch.auctions;
       if (forced && trades) {
-        fresh = forced_order(slot_task(), role, ended, market.p, target(), market.account.inventory);
+        fresh = forced_order(launch, slot_task(), m, 0, ended, market.p, target(), market.account.inventory);
         trades = auction - launch.auctions < forced_auctions(slot_task(), elapsed + 1) && has_quantity(fresh);
       }
       const unsigned trading = ballot(trades);
@@ -196,7 +197,7 @@ struct LaneEnvironment : LaneStep {
     mids[0] = market.mark();
     volumes[0] = recorded_volume(market.volume);
     const Target aim = target();
-    const Outcome outcome = outcome_of(slot_task(), role, before, market.account, fundamental_before, market.fundamental,
+    const Outcome outcome = outcome_of(slot_task(), role, 0, before, market.account, fundamental_before, market.fundamental,
                                        mids, arrival2, prev_value, opening_value_of(launch, m), liquidation(),
                                        aim.remaining, market.bought + market.sold, elapsed, ended);
     prev_value = outcome.value;

@@ -317,15 +317,21 @@ struct ThreadEnvironment : Market {
     else return this->ahead(k, side);
   }
 
-  // After the last decision what is left of blocks goes into the market; returns whether anything does.
+  // After the last decision what is left of blocks goes into the market, and slots unwind; returns whether anything does.
   KS_ON_THREAD bool force_blocks() {
     bool any = false;
     for (int k = 0; k < slot_count(); ++k) {
       const bool ended = has_ended(k);
       const int first = k * levels_of_slot();
-      room.fresh[first] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
+      room.fresh[first] = forced_order(launch, slot_task(k), m, k, ended, p, target(k), account(k).inventory);
       room.records.drop_flags(first);
       any |= has_quantity(room.fresh[first]);
+      if constexpr (kMayUnwind && Market::kQueues) {
+        const BestPrices best = this->resting_best();
+        if (unwinds(task, role(k), k) && has_quantity(room.fresh[first]))
+          room.fresh[first] = priced_to_book(room.fresh[first], account(k).inventory, largest_unwinding(launch, m), this->bids(),
+                                             best.bid, this->asks(), best.ask, levels, origin);
+      }
       for (int n = 1; n < levels_of_slot(); ++n) room.fresh[first + n] = Quote{0, 0, 0, 0}, room.records.drop_flags(first + n);
     }
     return any;
@@ -413,7 +419,7 @@ struct ThreadEnvironment : Market {
     for (int k = 0; k < slot_count(); ++k) {
       const int64_t row = first_row() + k;
       const Outcome found =
-          outcome_of(slot_task(k), role(k), room.before[k], account(k), fundamental_before, fundamental, mids, arrival2,
+          outcome_of(slot_task(k), role(k), k, room.before[k], account(k), fundamental_before, fundamental, mids, arrival2,
                      values[k], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k), elapsed,
                      had_ended[k]);
       if (noted && this->leads()) {

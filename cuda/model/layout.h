@@ -117,7 +117,7 @@ enum KeepInfo { kKeepInfoRejectedBid = 0, kKeepInfoRejectedAsk = 1 };
 
 // Settings of the task that may differ from market to market, from slot to slot and from episode to episode: a row of
 // Launch::task_values. The horizon is a market's, alike in all its slots; the inventory limit is only shown here, as pre-trade
-// limits are MarketParams'; forced auctions follow from the largest block of the market.
+// limits are MarketParams'; forced auctions follow from the largest block of the market, and from whether slots unwind.
 enum TaskValue {
   kTaskValueHorizon = 0, kTaskValueMaxQty = 1, kTaskValueInventoryLimit = 2, kTaskValueMaxTarget = 3, kTaskValueBlockQty = 4,
   kTaskValueInitialInventory = 5, kTaskValueInventoryPenalty = 6, kTaskValueIdlePenalty = 7, kTaskValueRiskAversion = 8,
@@ -225,7 +225,7 @@ struct TaskParams {
   int32_t block_side;              // of an executor: enum Side; random: drawn in each episode
   int32_t block_qty;               // units an executor has to trade
   int32_t forced_qty;              // units per auction in which the rest of a block is executed at the deadline
-  int32_t forced_auctions;         // that this may take at most; 0: there is no executor
+  int32_t forced_auctions;         // that this, or to unwind, may take at most; 0: there is nobody who does
   int32_t initial_inventory;       // units of a maker, trader or momentum learner; 0 where Launch::task_values is null
   int32_t bank_size;               // warm-start snapshots that a market can draw from; 0: cold opening book
   int32_t bank_owner;              // of bank_size rows each: enum BankOwner
@@ -236,6 +236,7 @@ struct TaskParams {
   int32_t decide;                  // enum Decide
   int32_t longest;                 // of a decision, in what `elapsed` counts: 1, or the most events
   int32_t learners;                // slots with whose episodes a market's ends, where policies play the others in the launch; 0: all
+  int32_t unwinds;                 // slots, from the first on, of which those that trade for profit unwind at the horizon
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit

@@ -77,14 +77,23 @@ KS_RULE void note_none_played(const Launch& launch, int64_t m, int k) {
   if (has_policy(launch, k)) note_played(launch, m * launch.slots + k, Quote{0, 0, 0, 0}, {0});
 }
 
-// The most auctions after those of a decision in which what is left of blocks is executed; `elapsed` counts the decision.
+// The most auctions after those of a decision in which what is left of blocks is executed, and slots unwind; `elapsed` counts the
+// decision.
 KS_RULE int32_t forced_auctions(const TaskParams& task, int64_t elapsed) {
   return elapsed >= task.horizon ? task.forced_auctions : 0;
 }
-// A slot's order in such an auction; without quantity if it has nothing to execute.
-KS_RULE Quote forced_order(const TaskParams& task, int32_t role, bool ended, const MarketParams& p, const Target& target,
-                           int64_t inventory) {
-  if (role != kRoleExecutor || ended) return Quote{0, 0, 0, 0};
+// The largest order that unwinds in market m: its own parameter, whatever regime is in force.
+KS_RULE int32_t largest_unwinding(const Launch& launch, int64_t m) {
+  return launch.params[m * launch.params_stride].max_order_qty;
+}
+// Slot k's order in such an auction; without quantity if it has nothing to execute.
+KS_RULE Quote forced_order(const Launch& launch, const TaskParams& task, int64_t m, int k, bool ended, const MarketParams& p,
+                           const Target& target, int64_t inventory) {
+  const int32_t role = role_of(launch, k);
+  if (ended) return Quote{0, 0, 0, 0};
+  if (unwinds(task, role, k))
+    return apply_pre_trade_limits(unwinding_quote(inventory, largest_unwinding(launch, m)), inventory, p);
+  if (role != kRoleExecutor) return Quote{0, 0, 0, 0};
   return apply_pre_trade_limits(forced_quote(task, target), inventory, p);
 }
 KS_RULE bool has_quantity(const Quote& quote) { return quote.bid_qty + quote.ask_qty > 0; }
@@ -102,7 +111,7 @@ struct Outcome {
 // `mids` has the doubled mid after the decision and the one before it, `liquidation` what unwinding would bring, `filled`
 // what the slot bought and sold; `opening_value` is that of an initial inventory as the episode began, from which values are
 // measured; `elapsed` counts this decision. A slot whose episode has `ended` before is only valued.
-KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
+KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, int k, const Account& before, const Account& after,
                            int32_t fundamental_before, int32_t fundamental, const int32_t* mids, int32_t arrival2,
                            int64_t prev_value, int64_t opening_value, int64_t liquidation, int64_t remaining, int64_t filled,
                            int32_t elapsed, bool ended) {
@@ -117,7 +126,7 @@ KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& 
   d.value = marked_value(task, after, d.mark2_after, liquidation) - opening_value;
   d.remaining = remaining;
   if (ended) return {d.value, 0.0f, kEndGoesOn};
-  const End end = end_of(task, role, d.value, remaining, elapsed);
+  const End end = end_of(task, role, k, d.value, remaining, elapsed);
   d.ends = end != kEndGoesOn;
   return {d.value, reward_of(task, role, d, filled), end};
 }

@@ -105,6 +105,20 @@ KS_RULE bool decides_at_events(const TaskParams& task) { return kMayDecideAtEven
 constexpr bool kMayTakeRecords = KS_RECORDS != 0;
 KS_RULE bool takes_records(const Launch& launch) { return kMayTakeRecords && launch.new_quotes != nullptr; }
 
+// Whether slots may unwind at the horizon, likewise.
+#ifndef KS_UNWIND
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_UNWIND 0
+#else
+#define KS_UNWIND 1
+#endif
+#endif
+constexpr bool kMayUnwind = KS_UNWIND != 0;
+// Whether slot k does: a learner that trades for profit.
+KS_RULE bool unwinds(const TaskParams& task, int32_t role, int k) {
+  return kMayUnwind && k < task.unwinds && role != kRoleNoise && role != kRoleExecutor;
+}
+
 KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
 
 // How many numbers of a continuous action are of one level of a slot's ladder: what it quotes, and what it keeps.
@@ -217,6 +231,32 @@ KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
   const int32_t qty = at_most(task.forced_qty, target.remaining);
   if (qty <= 0) return Quote{0, 0, 0, 0};
   return target.side > 0 ? Quote{kMaxPrice, qty, 0, 0} : Quote{0, 0, -kMaxPrice, qty};
+}
+
+// What a slot that unwinds submits there, `largest` units at most; in a call at any price.
+KS_RULE Quote unwinding_quote(int64_t inventory, int32_t largest) {
+  const int32_t qty = at_most(largest, inventory < 0 ? -inventory : inventory);
+  if (qty == 0) return Quote{0, 0, 0, 0};
+  return inventory < 0 ? Quote{kMaxPrice, qty, 0, 0} : Quote{0, 0, -kMaxPrice, qty};
+}
+// The same under continuous trading, of which the limits have left `order`: no further than the other side has the units, as the
+// rest would stand at the grid's end, and be traded there. Without quantity where nothing rests.
+template <typename Book>
+KS_RULE Quote priced_to_book(Quote order, int64_t inventory, int32_t largest, Book bids, int32_t best_bid, Book asks,
+                             int32_t best_ask, int32_t levels, int32_t origin) {
+  const bool buys = inventory < 0;
+  const int32_t step = buys ? 1 : -1, first = buys ? best_ask : best_bid;
+  int64_t left = at_most(largest, buys ? -inventory : inventory);
+  int32_t price = kMaxPrice;
+  for (int32_t tick = first; tick >= 0 && tick < levels && left > 0; tick += step) {
+    const int32_t rests = (buys ? asks : bids)[tick];
+    if (rests > 0) price = origin + tick;
+    left -= rests;
+  }
+  if (price == kMaxPrice) return Quote{0, 0, 0, 0};
+  if (order.bid_qty > 0) order.bid_price = price;
+  if (order.ask_qty > 0) order.ask_price = price;
+  return order;
 }
 
 // Episodes ------------------------------------------------------------------------------------------------------------
@@ -366,11 +406,12 @@ KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d,
   return (float)(reward / task.reward_scale);
 }
 
-// Whether a slot's episode ends with a decision. A block's deadline terminates its episode, and does not truncate it.
-KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t remaining, int32_t elapsed) {
+// Whether slot k's episode ends with a decision. A block's deadline terminates it, and does not truncate it, as does to unwind.
+KS_RULE End end_of(const TaskParams& task, int32_t role, int k, int64_t value, int64_t remaining, int32_t elapsed) {
   if (task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss) return kEndTerminated;
   if (role == kRoleExecutor && (remaining == 0 || elapsed >= task.horizon)) return kEndTerminated;
-  return elapsed >= task.horizon ? kEndTruncated : kEndGoesOn;
+  if (elapsed < task.horizon) return kEndGoesOn;
+  return unwinds(task, role, k) ? kEndTerminated : kEndTruncated;
 }
 
 // Observations -------------------------------------------------------------------------------------------------------

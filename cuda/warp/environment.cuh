@@ -234,7 +234,8 @@ struct EnvironmentTile {
     }
   }
 
-  // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades.
+  // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades, and slots
+  // unwind.
   __device__ __forceinline__ void play_auctions(Market& market, const TileMarket& state, Quote fresh) {
     const int forced =
         task.forced_auctions > 0 ? forced_auctions(slot_task(market_index(state), 0), state.elapsed + 1) : 0;
@@ -247,7 +248,8 @@ struct EnvironmentTile {
         if (market.has_slot()) {
           const int64_t inventory = rows[market_index(state) * slots + slot].inventory + market.bought - market.sold;
           const Target aim = target(state, state.mid_history + 1, slot, inventory);
-          fresh = forced_order(slot_task(market_index(state), slot), role_of(launch, slot), state.ended >> slot & 1, market.p, aim, inventory);
+          const int i = market_index(state);
+          fresh = forced_order(launch, slot_task(i, slot), first + i, slot, state.ended >> slot & 1, market.p, aim, inventory);
         }
         if (!market.any_slot(has_quantity(fresh))) return;
       }
@@ -490,7 +492,7 @@ struct EnvironmentTile {
       outcome.value = row.prev_value;
       if (is_in(played)) {
         const int64_t remaining = target(market, market.mid_history, k, account.inventory).remaining;
-        outcome = outcome_of(my_task(), role_of(launch, k), before, account, market.fundamental_before,
+        outcome = outcome_of(my_task(), role_of(launch, k), k, before, account, market.fundamental_before,
                              market.fundamental, market.mid_history, market.arrival2, row.prev_value,
                              opening_value_of(launch, slot_row()), row.liquidation, remaining, bought + sold,
                              market.elapsed, market.ended >> k & 1);

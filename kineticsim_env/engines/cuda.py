@@ -199,6 +199,7 @@ class CudaEngine(NativeEngine):
             **({"KS_RECORDS": 1} if mode == _STEP_OF_RECORDS else {}),
             **({"KS_KEEP": 1} if mode > 0 and self._task.get("keep", 0) else {}),
             **({"KS_DECIDE": 1} if mode > 0 and self._task.get("decide", 0) else {}),
+            **({"KS_UNWIND": 1} if mode > 0 and self._task.get("unwinds", 0) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
             **(self._policies[mode - _ROLLOUTS][0] if mode >= _ROLLOUTS else {}),

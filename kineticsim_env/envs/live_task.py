@@ -173,6 +173,7 @@ class LiveTask:
                 value_scale=self.values.scale,
                 longest=self.longest,
                 learners=1 if programs_of(settings.opponent_slots) else 0,
+                unwind=len(self._roles) - len(settings.opponent_slots),
             )
         )
 

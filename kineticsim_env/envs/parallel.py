@@ -40,8 +40,9 @@ Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is beh
 Ladders (`orders_per_side`) have actions and observations of each level: docs/environment.md.
 
 **Episode end.** Each agent's own: truncation after `horizon` decisions of full length (an executor terminates there,
-what is left of its block being forced through the market); termination when its block is done, or when `max_loss` is
-set and it has lost as much. An agent whose episode has ended leaves `agents`, has no quotes any more, and the others
+what is left of its block being forced through the market, and with `at_end="unwind"` so do those that trade for profit,
+what they hold being sold); termination when its block is done, or when `max_loss` is set and it has lost as much. An
+agent whose episode has ended leaves `agents`, has no quotes any more, and the others
 go on.
 
 **Version history.** v0: initial version.

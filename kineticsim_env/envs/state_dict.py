@@ -20,7 +20,7 @@ from kineticsim_env.envs.scenarios import num_rows, pack_table
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.calls import Uninterrupted
-from kineticsim_env.tasks.base import Task
+from kineticsim_env.tasks.base import ForProfit, Task
 
 
 def state_of(core: EnvCore) -> dict[str, torch.Tensor]:
@@ -50,8 +50,9 @@ def _about(core: EnvCore) -> dict[str, Any]:
     """Return what a state of this environment is of, as plain numbers, texts and lists."""
     task, values, settings = core.task, core.live_task.values, core.settings
     described = saved_states.describe(task)
-    for name in ("keep", "decide"):  # which states had not before there were these settings
-        if described[name] == getattr(Task, name):
+    # Which states had not before there were these settings.
+    for name, default in (("keep", Task.keep), ("decide", Task.decide), ("at_end", ForProfit.at_end)):
+        if described.get(name) == default:
             del described[name]
     return core.simulator.about() | {
         "task": {"name": type(task).__name__, **described, **values.about()},

@@ -70,6 +70,7 @@ class TaskValues:
 
     def _fill_rows(self, roles: tuple[str, ...], markets: int) -> None:
         self.rows = np.zeros((markets, len(roles), len(_PLACE)))
+        self.rows[..., _PLACE["forced_auctions"]] = self._auctions_to_unwind(roles)
         for name in MAY_DIFFER:
             given = self.task.each.get(name, self._setting(name))
             if isinstance(given, np.ndarray):
@@ -90,7 +91,11 @@ class TaskValues:
         executors = [slot for slot, role in enumerate(roles) if SPECS[role].has_block]
         if name == "block_qty" and executors:
             largest = rows[:, executors, _PLACE[name]].max(axis=1, keepdims=True)
-            rows[..., _PLACE["forced_auctions"]] = forced_auctions_of(largest, self._setting("forced_qty"))
+            most = forced_auctions_of(largest, self._setting("forced_qty"))
+            rows[..., _PLACE["forced_auctions"]] = np.maximum(most, self._auctions_to_unwind(roles))
+
+    def _auctions_to_unwind(self, roles: tuple[str, ...]) -> int:
+        return self.task.auctions_to_unwind if any(SPECS[role].for_profit for role in roles) else 0
 
     def _setting(self, name: str) -> Any:
         return getattr(self.task, name, getattr(self._others, name, 0))

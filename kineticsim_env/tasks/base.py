@@ -38,6 +38,7 @@ MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; t
 
 _ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
 CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side", "decide": "Decide"}).items()}
+CHOICES["at_end"] = ("truncate", "unwind")
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
     "max_offset": (1, 8191),
@@ -62,6 +63,7 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
+MOST_UNWOUND = 1024  # units of an inventory that auctions are made for
 WHOLE = tuple(name for name in MAY_DIFFER if name in _INTEGERS)
 OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners of a market have alike
 # Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
@@ -191,6 +193,7 @@ class Task:
         value_scale: Sequence[float] = (),
         longest: int = 1,
         learners: int = 0,
+        unwind: int = 0,
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -205,6 +208,7 @@ class Task:
             value_scale: Of each of `enum TaskValue`, what its column is divided by; empty without such columns.
             longest: The most events of a decision, where these end decisions.
             learners: Slots with whose episodes a market's ends, 0 for all.
+            unwind: Slots, from the first on, that unwind at the horizon where the task and their roles say so.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
@@ -214,7 +218,11 @@ class Task:
         return params | {
             "max_loss": params["max_loss"] or 0.0,
             "block_side": layout.ENUMS["Side"][getattr(self, "side", "random")],
-            "forced_auctions": self.forced_auctions if any(SPECS[role].has_block for role in roles) else 0,
+            "forced_auctions": max(
+                self.auctions_of_blocks if any(SPECS[role].has_block for role in roles) else 0,
+                self.auctions_to_unwind if any(SPECS[role].for_profit for role in roles) else 0,
+            ),
+            "unwinds": unwind if self.auctions_to_unwind else 0,
             "autoreset": autoreset,
             "stagger": int(stagger),
             "keep": int(self.keep),
@@ -236,7 +244,17 @@ class Task:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions after the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
+        """Auctions after the last decision's that an episode may take at most."""
+        return max(self.auctions_of_blocks, self.auctions_to_unwind)
+
+    @property
+    def auctions_of_blocks(self) -> int:
+        """Auctions in which what is left of a block may be executed, see `ExecutionTask`; 0 without blocks."""
+        return 0
+
+    @property
+    def auctions_to_unwind(self) -> int:
+        """Auctions in which slots may unwind, see `MarketMakingTask`; 0 if they do not."""
         return 0
 
     def action_form(self, role: str) -> ActionForm:
@@ -336,6 +354,13 @@ class ForProfit:
     dampening: float = 0.5
     idle_penalty: float = 0.1
     max_loss: float | None = None
+    at_end: str = "truncate"
+
+    @property
+    def auctions_to_unwind(self) -> int:
+        """Auctions in which slots may unwind: for each unit of a full inventory one, and some; 0 if they do not."""
+        limit = MOST_UNWOUND if self.inventory_limit is None else min(self.inventory_limit, MOST_UNWOUND)
+        return limit + 16 if self.at_end == "unwind" else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,7 +374,7 @@ class ForBlocks:
     leftover_penalty: float = 10.0
 
     @property
-    def forced_auctions(self) -> int:
+    def auctions_of_blocks(self) -> int:
         """Auctions after the last decision's that the largest block may take."""
         return forced_auctions_of(self.block_qty, self.forced_qty)
 

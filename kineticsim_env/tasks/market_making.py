@@ -20,7 +20,7 @@ class MarketMakingTask(ForProfit, Task):
     in the book. Its built-in agents are noise, momentum, maker and fundamental agents. Its fundamental price walks, and
     now and then there is news, a hidden regime in which it also jumps; fundamental agents know the price, and nobody
     knows the regime. At every decision the learner replaces its two quotes; they stand for `auctions_per_step`
-    intervals of 48 orders. What is hard: quotes near the mid trade most, and are those that informed orders hit;
+    intervals of 48 orders. What is hard: quotes near the mid trade most, and informed orders hit them;
     inventory gains and loses with the price; it has to be seen from the market whether there is news.
 
     With a `preset` or `config` of call auctions, such as `"trading"`, all orders of an interval clear at one price, the
@@ -70,13 +70,10 @@ class MarketMakingTask(ForProfit, Task):
     | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
     | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    In call auctions (`mechanism="call"`) there are no queues, and it is `Box(-1, 1, (37,), float32)`: without 37 and
-    38.
+    In call auctions (`mechanism="call"`) it is `Box(-1, 1, (37,), float32)`, without 37 and 38.
 
-    With `see_fundamental=True` the fundamental price less the mid, s(half ticks, 16), from -1 to 1, comes behind all
-    these.
-
-    Where `decide` ends decisions sooner, the last one's length, from 0 to 1, is behind that.
+    Behind all these come, with `see_fundamental=True`, the fundamental price less the mid, s(half ticks, 16), from -1
+    to 1, and, where `decide` ends decisions sooner, the last one's length, from 0 to 1.
 
     ## Rewards
 
@@ -84,18 +81,17 @@ class MarketMakingTask(ForProfit, Task):
 
     - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
       is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
-      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
-      inventory costs, with less noise (examples/studies/rewards). `mark` has no part in it.
+      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for the cost of unwinding,
+      with less noise (examples/studies/rewards). `mark` has no part in it.
     - `reward="pnl"`: `pnl`.
     - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
     - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
-      if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
-      fills with others count: own quotes never trade with each other.
+      if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum.
 
-    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
-    price cannot. Nobody knows it in a real market; it is there to train by.
+    All are divided by `reward_scale`. Who is marked at the mid can move it; the fundamental price, which nobody knows
+    in a real market, cannot be moved.
 
     ## Starting State
 
@@ -106,7 +102,8 @@ class MarketMakingTask(ForProfit, Task):
     ## Episode End
 
     1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
-    2. Truncation: after `horizon` decisions of full length.
+    2. After `horizon` decisions of full length: truncation. With `at_end="unwind"` termination: the engine first sells
+       what is held into the book, as the score does, and the reward pays that (docs/environment.md).
 
     ## Arguments
 
@@ -127,6 +124,7 @@ class MarketMakingTask(ForProfit, Task):
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
     | `max_loss` | float or None | None | ticks x units; None is no termination |
+    | `at_end` | str | `"truncate"` | or `"unwind"`, at the horizon |
     | `warmup` | int | 100 | auctions that a warm start has behind it |
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |

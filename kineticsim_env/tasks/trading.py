@@ -83,7 +83,8 @@ class TradingTask(ForProfit, Task):
     ## Episode End
 
     1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
-    2. Truncation: after `horizon` decisions of full length.
+    2. After `horizon` decisions of full length: truncation. With `at_end="unwind"` termination: the engine first sells
+       what is held into the book, as the score does, and the reward pays that (docs/environment.md).
 
     ## Arguments
 
@@ -104,6 +105,7 @@ class TradingTask(ForProfit, Task):
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
     | `max_loss` | float or None | None | ticks x units; None is no termination |
+    | `at_end` | str | `"truncate"` | or `"unwind"`, at the horizon |
     | `warmup` | int | 100 | auctions that a warm start has behind it |
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |

@@ -111,8 +111,8 @@ def environments_on_the_clock(
 
 
 def late_markets(roles: tuple[str, ...], lanes: int) -> None:
-    """Step 100 markets with so many lanes, whose blocks come to their deadlines at different times, by whole warps."""
-    task = ManyLearnersTask(horizon=8, warmup=5, bank_size=4, block_qty=90, forced_qty=4)
+    """Step 100 markets with so many lanes, whose blocks and horizons come at different times, by whole warps."""
+    task = ManyLearnersTask(horizon=8, warmup=5, bank_size=4, block_qty=90, forced_qty=4, at_end="unwind")
     settings = EnvSettings(clock_config("continuous", 64, len(roles) > 1), engine="cuda", stagger=True)
     core = EnvCore(100, task, roles, slots_of(roles), settings)
     force_lanes(core.simulator, lanes)

@@ -147,6 +147,7 @@ def cases() -> Iterator[partial[None]]:
         yield partial(rollouts, news, 64, lanes, networks=2, task="Trading", auctions_per_step=2)
         yield partial(rollouts, news, 70, lanes, task="Execution", block_qty=90, forced_qty=4, stagger=True)
         yield partial(rollouts, news, 37, lanes, decide="fill")
+        yield partial(rollouts, news, 70, lanes, at_end="unwind", stagger=True)
     yield partial(rollouts, news, (1 << 16) + 5)  # whole blocks of 16 warps, and a tail
     for mode, observations in (("SAME_STEP", torch.bfloat16), ("DISABLED", torch.float32)):
         yield partial(rollouts, trading, 37, autoreset_mode=mode, observations=observations)

@@ -236,22 +236,19 @@ class Environment:
         return seen[-1]
 
     def _force(self) -> None:
-        """The auctions at the end of the horizon in which executors trade what is left."""
+        """The auctions at the end of the horizon in which executors trade what is left, and slots unwind."""
         market, rules = self.market, self.market.rules
-        blocks = [slot for slot, role in enumerate(self.roles) if role == "executor"]
-        largest = max((int(self.setting("block_qty", slot)) for slot in blocks), default=0)
-        most = 2 * -(-largest // self.task.forced_qty) + 16 if blocks else 0
-        latency = rules.quote_latency
+        most, latency, seats = self._most_forced(), rules.quote_latency, range(len(self.roles))
         for number in range(most):
             quotes, passed = [], 0
-            for slot in range(len(self.roles)):
-                ladder = nothing(rules.orders_per_side)
-                if slot in blocks and not self.ended[slot] and self.remaining(slot):
-                    place = 0 if self.side[slot] == BUY else 2
-                    ladder[0][place] = self.side[slot] * MAX_PRICE
-                    ladder[0][place + 1] = min(self.task.forced_qty, self.remaining(slot))
-                (limited,) = through_the_door(rules, [ladder[0][:4]], market.accounts[slot]["inventory"], [True])
+            for side, quantity, slot in [(*self._forced(slot), slot) for slot in seats]:
+                ladder, inventory = nothing(rules.orders_per_side), market.accounts[slot]["inventory"]
+                place = 0 if side == BUY else 2
+                ladder[0][place : place + 2] = [side * MAX_PRICE, quantity] if quantity else [0, 0]
+                (limited,) = through_the_door(rules, [ladder[0][:4]], inventory, [True])
                 passed += limited[1] + limited[3]
+                if self.continuous and self._unwinds(slot) and quantity:
+                    ladder[0][place : place + 2] = self._as_far_as_it_rests(side, quantity)
                 quotes.append(ladder)
             if not passed:
                 break
@@ -260,3 +257,39 @@ class Environment:
             rules.quote_latency = min(latency, rules.events - 1)
             self._decision(quotes, 1)
             rules.quote_latency = latency
+
+    def _unwinds(self, slot: int) -> bool:
+        profits = self.roles[slot] not in ("noise", "executor")
+        return self.task.at_end == "unwind" and profits and slot < self.learners
+
+    def _most_forced(self) -> int:
+        """How many auctions may be forced at the horizon."""
+        seats, most = range(len(self.roles)), [0]
+        blocks = [int(self.setting("block_qty", slot)) for slot in seats if self.roles[slot] == "executor"]
+        if blocks:
+            most.append(2 * -(-max(blocks) // self.task.forced_qty) + 16)
+        if any(map(self._unwinds, seats)):
+            limits = self.task.each.get("inventory_limit", self.task.inventory_limit)
+            most.append(16 + min(1024, 1024 if limits is None else int(np.max(limits))))
+        return max(most)
+
+    def _forced(self, slot: int) -> tuple[int, int]:
+        """The side and the units of what is forced of a slot in an auction; 0 units if nothing is."""
+        inventory = self.market.accounts[slot]["inventory"]
+        if self.ended[slot]:
+            return SELL, 0
+        if self._unwinds(slot):
+            return SELL if inventory > 0 else BUY, min(abs(inventory), self.market.rules.max_order_qty)
+        if self.roles[slot] == "executor":
+            return self.side[slot], min(self.task.forced_qty, self.remaining(slot))
+        return SELL, 0
+
+    def _as_far_as_it_rests(self, side: int, quantity: int) -> list[int]:
+        """The price at which that many units rest on the other side, or all that do, and the quantity; or nothing."""
+        seen, low, price = self.market.observe(), self.market.grid.low, None
+        row = list(enumerate(seen["ask" if side == BUY else "bid"], low))
+        missing = quantity
+        for tick, rests in row if side == BUY else reversed(row):
+            if rests and missing > 0:
+                price, missing = tick, missing - rests
+        return [0, 0] if price is None else [price, quantity]

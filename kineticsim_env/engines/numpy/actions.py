@@ -257,11 +257,39 @@ def remaining(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
 
 
 def forced_quotes(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """Return the quotes [m, K, 4], before the pre-trade limits, that trade what is left of blocks."""
+    """Return the quotes [m, K, 4], before the pre-trade limits, that trade what is left of blocks, and unwind."""
     quotes = np.zeros((*m.cash.shape, 4), np.int64)
     for k in np.flatnonzero(task["role"][: quotes.shape[1]] == EXECUTOR):
         side = order_side(m, task, k)
         quantity = np.where(m.ended[:, k] != 0, 0, np.minimum(remaining(m, m.task_of(task, k), k), task["forced_qty"]))
         price = np.full_like(side, state.MAX_PRICE)
         quotes[:, k] = two_sided(price, quantity * (side > 0), -price, quantity * (side < 0))
+    for k in unwinding_slots(task):
+        held = np.where(m.ended[:, k] != 0, 0, m.inventory[:, k])
+        quantity = np.minimum(np.abs(held), m.params["max_order_qty"])
+        price = np.full_like(held, state.MAX_PRICE)
+        quotes[:, k] = two_sided(price, quantity * (held < 0), -price, quantity * (held > 0))
     return quotes
+
+
+def unwinding_slots(task: dict[str, Any]) -> list[int]:
+    """Return the slots that unwind at the horizon."""
+    return [k for k in range(task["unwinds"]) if task["role"][k] not in (NOISE, EXECUTOR)]
+
+
+def priced_to_the_book(m: Markets, task: dict[str, Any], asked: np.ndarray, admitted: np.ndarray) -> np.ndarray:
+    """Return forced quotes [m, K, 4], which the limits have made of those asked, as they arrive in a continuous market.
+
+    Orders that unwind go no further than where the other side rests has all of what was asked, or as much as there is.
+    """
+    priced = admitted.copy()
+    for k in unwinding_slots(task):
+        for place, resting in ((0, m.ask), (2, m.bid[:, ::-1])):  # best prices first
+            units = resting.cumsum(axis=1)
+            enough = units >= np.minimum(asked[:, k, place + 1], units[:, -1])[:, None]
+            away = (enough & (units > 0)).argmax(axis=1)
+            tick = away if place == 0 else m.num_levels - 1 - away
+            orders = (admitted[:, k, place + 1] > 0) & (units[:, -1] > 0)
+            priced[:, k, place] = np.where(orders, m.price_origin + tick, 0)
+            priced[:, k, place + 1] *= orders
+    return priced

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats, info, state
-from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
+from kineticsim_env.engines.numpy.actions import (
+    EXECUTOR,
+    decode_actions,
+    forced_quotes,
+    priced_to_the_book,
+    remaining,
+    unwinding_slots,
+)
 from kineticsim_env.engines.numpy.agents import opening_memory
 from kineticsim_env.engines.numpy.at_events import INTERVAL, play_to_event
 from kineticsim_env.engines.numpy.market import decision
@@ -120,7 +127,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
 
 def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np.ndarray) -> Markets:
-    """After the last decision, trade what is left of blocks; add to volume [m] and fills [m, K, 2].
+    """After the last decision, trade what is left of blocks, and unwind; add to volume [m] and fills [m, K, 2].
 
     Returns:
         The markets after it: those at their deadline went on, the others are as they were.
@@ -135,8 +142,11 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
     for auction in range(task["forced_auctions"]):
         late = late[most[late] > auction]
         some = Markets(args, m.rows[late])
-        admitted = apply_pre_trade_limits(some, forced_quotes(some, task))
+        asked = forced_quotes(some, task)
+        admitted = apply_pre_trade_limits(some, asked)
         goes_on = (admitted[..., 1::2] > 0).any(axis=(1, 2))
+        if some.continuous:
+            admitted = priced_to_the_book(some, task, asked, admitted)
         late = late[goes_on]
         if not late.size:
             break
@@ -164,6 +174,8 @@ def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarra
     for k in range(value.shape[1]):
         if task["role"][k] == EXECUTOR:
             terminated[:, k] |= late[:, k] | (remaining(m, m.task_of(task, k), k) == 0)
+    for k in unwinding_slots(task):
+        terminated[:, k] |= late[:, k]
     lives = m.ended == 0
     return lives & terminated, lives & late & ~terminated
 
