@@ -41,8 +41,8 @@ KNOWS = {  # whoever plays, and what it goes by
 PAIRS = {  # what the first made more than the second
     ("clairvoyant", "other futures"): "knowing the future",
     ("other futures", "unaware"): "knowing the fundamental price",
-    ("other futures", TRAINED): "planning with both hidden things known but the future, over PPO",
-    ("unaware", BASE): "planning without them, over its base",
+    ("other futures", TRAINED): "planning with all of the present known, over PPO",
+    ("unaware", BASE): "planning on a guess, over its base",
 }
 ROWS = (1, 16, 64)
 
