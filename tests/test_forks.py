@@ -131,12 +131,32 @@ def seller(rows):
     return torch.full((len(rows), 2), -0.7)
 
 
+class Worth(ks.CustomTask):
+    """Remembers what its episode has drawn, and how many decisions there were; draws in each."""
+
+    memory = {"worth": torch.float64, "count": torch.float64, "noise": torch.float32}
+    episode_draws = decision_draws = 1
+
+    def begin(self, after, draws):
+        return {"worth": after.mid + 12 * draws.uniform[:, 0] - 6, "count": torch.zeros_like(after.mid)}
+
+    def update(self, before, after, memory, draws):
+        return {"noise": 4 * draws.uniform[:, 0] - 2, "count": memory.count + 1}
+
+    def features(self, after, memory):
+        return torch.stack([memory.worth - after.mid + memory.noise, memory.count], dim=1).float()
+
+    def reward(self, before, after, memory):
+        return (after.value - before.value + 0.01 * after.inventory * (memory.worth - after.mid)).float()
+
+
 FORMS = {
     "plain": {},
     "live": {"copy": False},
     "numpy": {"output": "numpy"},
     "execution": {"task": "Execution", "block_qty": 9},
     "functions": {"reward": reward, "features": [held], "terminate": terminate},
+    "a task of one's own": {"custom_task": Worth()},
     "opponents": {"opponents": {"trader": [buyer, seller]}},
     "opponents and functions": {"opponents": {"maker": [lambda rows: torch.zeros(len(rows), 4)]}, "features": [held]},
     "programs": {"opponents": {"maker": [patient], "trader": [patient]}},
@@ -168,6 +188,7 @@ def test_rows_of_every_form_over_ends_of_episodes(engine, mode, form):
             mine, its = step_both(copy, fork, market, generator)
             assert mine == its
             assert_rows(rows_of(fork.core), rows_of(copy.core, market))
+            assert (form == "a task of one's own") == any(name.startswith("memory_") for name in rows_of(fork.core))
         step_both(envs, fork, market, generator)
         done = envs.core.tensors["done"]
         ends += int((envs.core.tensors["elapsed"] == 0).sum()) + int(done.sum())
