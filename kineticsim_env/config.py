@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.agents.classes import check_agents_from, checked_agents, stored_agents
-from kineticsim_env.agents.mixes import repeated
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CLASSES,
@@ -220,9 +219,14 @@ class MarketConfig:
 
     def repeated(self, times: int) -> MarketConfig:
         """Return a config of so many times the markets, each one's repetitions beside each other."""
-        own = {name: value for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
-        fields = {name: np.repeat(value, times) for name, value in own.items()}
-        return self.replace(**fields, agents=repeated(self.agents, times))
+        return self._of_rows(np.repeat(np.arange(max(self.per_market.values(), default=0)), times))
+
+    def _of_rows(self, rows: np.ndarray | slice) -> MarketConfig:
+        """Return a config of other markets, int64 `[n]`, by their numbers here; itself where all are alike."""
+        if not self.per_market:
+            return self
+        fields = {name: value[rows] for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
+        return self.replace(**fields, agents={kind: made.of_rows(rows) for kind, made in self.agents.items()})
 
     @property
     def added_agents(self) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from kineticsim_env.engines import runs
-from kineticsim_env.engines.ensemble import Ensemble
+from kineticsim_env.engines.ensemble import Ensemble, Population
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
-from kineticsim_env.runtime.checks import check_count, check_series
+from kineticsim_env.runtime.checks import check_count, check_seeds, check_series
 from kineticsim_env.runtime.orders import check_orders, rejects_of
 from kineticsim_env.runtime.values import check_progress, progress_bar
 from kineticsim_env.tapes import Tape, data, making
@@ -257,24 +258,43 @@ class Simulator(Ensemble):
     # The simulator itself ---------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def branch(self) -> Simulator:
-        """Return a second simulator in the same state; what happens to one does not touch the other."""
+    def branch(self, future_seed: Any = None) -> Simulator:
+        """Return a second simulator in the same state; what happens to one does not touch the other.
+
+        Args:
+            future_seed: None: the same auctions give the same bits in both. An int s: market m has the random words of
+                the seed s + m from now on, its agents and what they hold as they are; or one seed per market.
+        """
+        seeds = None if future_seed is None else check_seeds(future_seed, self.num_markets, self.device, "future_seed")
+        clone = self._branch(slice(None))
+        if seeds is not None:
+            clone._take_future(seeds)
+        return clone
+
+    def _branch(self, rows: np.ndarray | slice) -> Simulator:
+        """Return a simulator of which each market is in the state of one of these, int64 `[n]` or a slice."""
         clone = Simulator(
-            self._began,  # which says what state there is
-            self.num_markets,
+            self._began._of_rows(rows),  # which says what state there is
+            len(np.arange(self.num_markets)[rows]),
             engine=self.engine_name,
             device=self.device,
             slots=self.slots,
             validate=self.validate,
         )
         if self._config is not self._began:
-            clone._take_config(self._config)
+            clone._take_config(self._config._of_rows(rows))
+        index = rows if isinstance(rows, slice) else torch.from_numpy(rows).to(self.device)
         if self._scenarios is not None:
-            clone._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
+            present, agents = self.engine.parameters(), self.engine.agent_parameters()
+            of_agents = None if agents is None else agents[index]
+            clone._set_scenarios(self._scenarios, present[index], of_agents, others=present)
             clone.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
         self.check_errors()
         self.engine.check_sizes()
-        clone._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)
+        drawn = self._present_population
+        if drawn is not None:
+            drawn = Population(drawn.seeds[index], drawn.counts[rows])
+        clone._take_state({name: tensor[index] for name, tensor in self._state.items()}, drawn)
         return clone
 
     def specialise(self) -> None:

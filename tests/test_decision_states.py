@@ -12,6 +12,7 @@ from test_decisions_at_events import at_random, both_rules, events, hold, make, 
 
 import kineticsim_env as ks
 from kineticsim_env.engines.base import ENV_RESTART
+from kineticsim_env.envs.copies import clone_of
 from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.tasks import ManyLearnersTask, MarketMakingTask
 
@@ -113,9 +114,9 @@ def test_clones_and_saved_states_go_on(engine, decide, markets):
     assert bool(core.simulator.tensors["due"].any()) and min(events(core)) > 0
     loaded = in_the_middle(engine, decide, seed=9, markets=markets)
     load_state(loaded, state_of(core), strict=True)
-    for other in (core.clone(), loaded):
+    for other in (clone_of(core), loaded):
         assert_same((core, other), "as it was taken")
-    others = [core.clone(), loaded]
+    others = [clone_of(core), loaded]
     for step in range(12):
         at_random(core, np.random.default_rng(step))
         for other in others:

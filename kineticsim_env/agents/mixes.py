@@ -75,18 +75,13 @@ class Mix:
         """Whether agents of a market may have different parameters."""
         return any(isinstance(value, np.ndarray) and value.shape[-1] != 1 for value in self.parameters.values())
 
-    def repeated(self, times: int) -> Mix:
-        """Return a mix for so many times the markets, each one's repetitions beside each other."""
+    def of_rows(self, rows: np.ndarray | slice) -> Mix:
+        """Return a mix for other markets, int64 `[n]`: those of these numbers here."""
         found = {
-            name: np.repeat(value, times, axis=0) if isinstance(value, np.ndarray) and value.ndim == 2 else value
+            name: value[rows] if isinstance(value, np.ndarray) and value.ndim == 2 else value
             for name, value in self.parameters.items()
         }
         return Mix(self.count, found)
-
-
-def repeated(agents: Mapping[Any, Mix], times: int) -> dict[Any, Mix]:
-    """Return a config's agents for so many times the markets; see `Mix.repeated`."""
-    return {kind: made.repeated(times) for kind, made in agents.items()}
 
 
 def with_room(agents: Mapping[Any, Mix], others: Mapping[Any, Mix]) -> dict[Any, Mix]:

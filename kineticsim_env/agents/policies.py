@@ -137,6 +137,11 @@ class ProgramPolicy:
         made.parameters = Fixed({**self.parameters, **given})
         return made
 
+    def _of_rows(self, rows: np.ndarray | slice) -> ProgramPolicy:
+        """Return the same policy for these markets, int64 `[n]`; itself where no parameter is of each."""
+        own = {name: value[rows] for name, value in self.parameters.items() if isinstance(value, np.ndarray)}
+        return self.replace(**own) if own else self
+
     def __repr__(self) -> str:
         """Return its name."""
         return f"<policy {self.name}>"

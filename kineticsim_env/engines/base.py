@@ -277,6 +277,7 @@ class Engine:
         present: torch.Tensor | None = None,
         agents: np.ndarray | None = None,
         agents_present: torch.Tensor | None = None,
+        others: torch.Tensor | None = None,
     ) -> None:
         """Take over a table of scenarios; from then on parameters are state, and an episode that begins gets its own.
 
@@ -288,6 +289,7 @@ class Engine:
                 or, the first time, the first scenario.
             agents: Parameters of agents that users have added, int32 `[C, P]`; None without any.
             agents_present: The same of what markets play, int32 `[M, P]`, as `present`.
+            others: What markets may come to play besides, as it is written to `live_parameters`, int32 `[any, n]`.
         """
         raise NotImplementedError
 
@@ -297,6 +299,10 @@ class Engine:
 
     def agent_parameters(self) -> torch.Tensor | None:
         """Return those of agents that users have added, int32 `[M, P]`, or `[1, P]` of all; None without any."""
+        raise NotImplementedError
+
+    def live_parameters(self) -> dict[str, torch.Tensor]:
+        """Return what each market plays of its scenario, live, `[M]` or `[M, n]`, by names of the engine's own."""
         raise NotImplementedError
 
     def scenario_rows(self) -> torch.Tensor:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ import torch
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.agents import agent_groups, opening_memory, parameter_table
+from kineticsim_env.engines.futures import WORD_WALK, Held, seeds_with
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import multinomial_counts, open_books, opening_book, seen_at_opening
 from kineticsim_env.engines.parameters import changed, check_latency, class_counts, parameter_rows
@@ -21,6 +22,13 @@ from kineticsim_env.runtime import layout, saved_states, state_ranges
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots
 from kineticsim_env.runtime.values import check_flag, check_instance
+
+
+class Population(NamedTuple):
+    """Agents of markets where these are drawn, `population="multinomial"`."""
+
+    seeds: torch.Tensor  # int64 [M], by which they are drawn: the markets' own, but in other futures
+    counts: np.ndarray  # int64 [M, 4], per class
 
 
 class Ensemble(LiveMarkets):
@@ -76,6 +84,8 @@ class Ensemble(LiveMarkets):
         self._calls = CallLock(self.engine.begin_call)
         self._take_counts(class_counts(config, self.num_markets if config.per_market else 1))
         self._scenarios: MarketConfig | None = None
+        drawn = ["seed"] if config.population == "multinomial" else []
+        self._population = layout.allocate(drawn, self.sizes, self.device).get("seed")
         self._latest = 0  # no market's t is above it
         events = int(self.rows["interval"][0] if config.uses_clock else self.rows["num_agents"].max())
         self._per_auction = events + config.num_levels / 4
@@ -102,15 +112,14 @@ class Ensemble(LiveMarkets):
         chosen = check_mask("mask", mask, self.num_markets, self.device)
         self.check_errors()
         tensors = self.tensors
-        fresh = tensors["seed"] if seeds is None else torch.where(chosen, seeds, tensors["seed"])
-        counts = None if seeds is None else self._draw_counts(fresh)
+        drawn = None if seeds is None else self._population_of(seeds, chosen)
         with Uninterrupted():
             if seeds is None:
                 tensors["episode"].add_(chosen)
             else:
-                tensors["seed"].copy_(fresh)
+                tensors["seed"].copy_(torch.where(chosen, seeds, tensors["seed"]))
                 tensors["episode"].masked_fill_(chosen, 0)
-                self._take_counts(counts)
+                self._take_population(drawn)
             memory = self._opening_memory if self.sizes["Q"] else None
             open_books(tensors, self._opening, chosen, len(self.config.regimes or ()), memory)
             self.engine.state_changed()
@@ -173,29 +182,30 @@ class Ensemble(LiveMarkets):
                 `docs/model.md` gives it, or if the state is of another market; the present state is untouched then.
         """
         saved = saved_states.with_quotes_under_way(saved, self.tensors)
+        saved = saved_states.with_population(saved, self._state)
         saved_states.check_agents(saved, self.about())
-        saved_states.check_names(saved, self.tensors)
+        saved_states.check_names(saved, self._state)
         differences = saved_states.check_about(saved, self.about(), strict)
         checked = self._checked_state(saved, self.engine.parameters())
-        self._take_state(checked, self._draw_counts(checked["seed"]))
+        self._take_state(checked, self._drawn_by(checked.get(saved_states.POPULATION)))
         saved_states.warn_of(differences, stacklevel=4)
 
     def _checked_state(self, saved: Mapping[str, Any], parameters: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the market's part of a saved state, in memory of its own; refuse one that no market can be in."""
         self.engine.check_sizes()
         checked = {
-            name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
+            name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self._state.items()
         }
         state_ranges.check_market_ranges(checked, parameters, self.config.num_levels)
         return checked
 
-    def _take_state(self, checked: Mapping[str, torch.Tensor], counts: np.ndarray | None) -> None:
-        """Take over a checked state, and the agents per class that go with its seeds."""
+    def _take_state(self, checked: Mapping[str, torch.Tensor], drawn: Population | None) -> None:
+        """Take over a checked state, and the populations that go with it."""
         with Uninterrupted():
-            for name, tensor in self.tensors.items():
+            for name, tensor in self._state.items():
                 tensor.copy_(checked[name])
             self._latest = int(self.tensors["t"].max())
-            self._take_counts(counts)
+            self._take_population(drawn)
             self.engine.state_changed()
 
     def _set_scenarios(
@@ -203,33 +213,69 @@ class Ensemble(LiveMarkets):
         scenarios: MarketConfig,
         present: torch.Tensor | None = None,
         agents_present: torch.Tensor | None = None,
+        others: torch.Tensor | None = None,
     ) -> None:
         """Give the engine a table of scenarios, of which environments draw one for each episode (`scenarios.py`).
 
         Markets keep their parameters, or play those `present`, until then; the first time, all get the first
-        scenario's. Only an environment knows whether a table fits its warm starts, so this is not for users:
-        `env.set_scenarios` is.
+        scenario's; see `Engine.set_scenarios`. Only an environment knows whether a table fits its warm starts, so this
+        is not for users: `env.set_scenarios` is.
         """
         self.engine.check_plays(scenarios)
         rows = max(scenarios.per_market.values())
         counts = class_counts(scenarios, rows)
         agents = parameter_table(scenarios, self._groups, rows) if self._groups else None
         table = parameter_rows(scenarios, rows, counts, self._replaced)
-        self.engine.set_scenarios(table, present, agents, agents_present)
+        self.engine.set_scenarios(table, present, agents, agents_present, others)
         self._scenarios = scenarios
+
+    # Other futures ----------------------------------------------------------------------------------------------------
+
+    def _take_future(self, seeds: torch.Tensor, held: Sequence[Held] = ()) -> None:
+        """Go on with the words of other seeds, int64 `[M]`, with which the words that are held say what they say now.
+
+        Populations stay as they are.
+        """
+        tensors, words = self.tensors, [*self._coins_of_beats(), *held]
+        tensors["seed"].copy_(seeds_with(seeds, tensors["seed"], tensors["episode"], words))
+
+    def _coins_of_beats(self) -> list[Held]:
+        """Return the coins of beats under way, which their agents to come go by; none where no coins are tossed."""
+        config = self._config if self._scenarios is None else self._scenarios
+        events, beat = int(self.rows["interval"][0]), int(self.rows["beat"][0])
+        if not config.uses_clock or events % beat == 0 or not np.any(np.asarray(config.rounding) == "coin"):
+            return []
+        event = self.tensors["t"] * events
+        idle = (event % beat == 0) | (self.parameter("rounding") == 0)
+        return [Held(event // beat, WORD_WALK, bit=16, idle=idle)]
 
     # Agents per class, and what follows from them ---------------------------------------------------------------------
 
-    def _draw_counts(self, seeds: torch.Tensor) -> np.ndarray | None:
-        """Return the agents per class of markets of these seeds, int64 `[M, 4]`; None if all have the same."""
-        if self.config.population != "multinomial":
+    def _drawn_by(self, seeds: torch.Tensor | None) -> Population | None:
+        """Draw the populations of markets by these seeds, int64 `[M]`; None for None."""
+        if seeds is None:
             return None
-        return multinomial_counts(self.config, seeds.cpu().numpy(), np.arange(self.num_markets))
+        return Population(seeds, multinomial_counts(self.config, seeds.cpu().numpy(), np.arange(self.num_markets)))
 
-    def _take_counts(self, counts: np.ndarray | None) -> None:
+    def _population_of(self, seeds: torch.Tensor, chosen: torch.Tensor) -> Population | None:
+        """Draw the populations of chosen markets, bool `[M]`, that get these seeds; None where none are drawn."""
+        present = self._population
+        return self._drawn_by(None if present is None else torch.where(chosen, seeds, present))
+
+    @property
+    def _present_population(self) -> Population | None:
+        """The populations that markets have now; None where none are drawn."""
+        return None if self._population is None else Population(self._population, self._counts)
+
+    def _take_population(self, drawn: Population | None) -> None:
+        """Take over populations, and what follows from them; None changes nothing."""
+        if drawn is not None:
+            assert self._population is not None
+            self._population.copy_(drawn.seeds)
+            self._take_counts(drawn.counts)
+
+    def _take_counts(self, counts: np.ndarray) -> None:
         """Take over the agents per class, and what follows from them: parameters and opening books."""
-        if counts is None:
-            return
         self._counts = counts
         self.rows = parameter_rows(self.config, len(counts), counts, self._replaced)
         if self._groups:

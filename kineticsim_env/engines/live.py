@@ -46,7 +46,14 @@ class LiveMarkets:
     engine: Engine
     _calls: CallLock
     _config: MarketConfig
+    _population: torch.Tensor | None  # int64 [M], by which populations are drawn; None where they are not
     _groups: tuple[AgentGroup, ...]
+
+    @property
+    def _state(self) -> dict[str, torch.Tensor]:
+        """All state by the names that saved states have, live."""
+        drawn = {} if self._population is None else {saved_states.POPULATION: self._population}
+        return {**self.tensors, **drawn}
 
     @property
     def config(self) -> MarketConfig:
@@ -179,7 +186,7 @@ class LiveMarkets:
         `about` says what the state is of (`saved_states.read_about` reads it): the market and the slots.
         """
         self.check_errors()
-        saved = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        saved = {name: tensor.clone() for name, tensor in self._state.items()}
         return saved | {saved_states.ABOUT: saved_states.pack_about(self.about())}
 
     def about(self) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class NativeEngine(Engine):
         present: torch.Tensor | None = None,
         agents: np.ndarray | None = None,
         agents_present: torch.Tensor | None = None,
+        others: torch.Tensor | None = None,
     ) -> None:
         table = pack(rows)
         if present is not None:
@@ -145,7 +146,8 @@ class NativeEngine(Engine):
             playing = np.repeat(table[:1], self._sizes["M"], axis=0)
         else:
             playing = self.parameters().cpu().numpy()
-        in_place = self._plan(unpack(np.concatenate([table, playing])))
+        further = [] if others is None else [others.cpu().numpy()]
+        in_place = self._plan(unpack(np.concatenate([table, playing, *further])))
         tables = {} if agents is None else self._agents_of_scenarios(agents, agents_present)
         if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
@@ -176,6 +178,10 @@ class NativeEngine(Engine):
     def parameters(self) -> torch.Tensor:
         assert self._params is not None
         return self._params
+
+    def live_parameters(self) -> dict[str, torch.Tensor]:
+        agents = self.agent_parameters()
+        return {"params": self.parameters()} | ({} if agents is None else {"agent_parameters": agents})
 
     def scenario_rows(self) -> torch.Tensor:
         assert self._scenarios is not None

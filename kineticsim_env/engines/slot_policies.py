@@ -11,7 +11,7 @@ import torch
 from kineticsim_env.agents.policies import ProgramPolicy, text_of_policy
 from kineticsim_env.runtime import layout
 
-NAMES = ("policy_parameters", "policy_memory", "played_quotes", "played_flags")  # of their tensors in `struct Launch`
+PLAYED = ("played_quotes", "played_flags")  # of their tensors in `struct Launch`, those of the last decision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +78,6 @@ def placed(policies: Mapping[int, ProgramPolicy], sizes: layout.Sizes, device: t
     tensors = {
         "policy_parameters": torch.from_numpy(np.ascontiguousarray(table, np.int32)).to(device),
         "policy_memory": torch.zeros((markets, max(1, memory)), dtype=torch.int32, device=device),
-        **layout.allocate(NAMES[2:], sizes, device),
+        **layout.allocate(PLAYED, sizes, device),
     }
     return SlotPolicies(places, tuple(texts.values()), tensors)

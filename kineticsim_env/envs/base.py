@@ -14,11 +14,15 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.copies import clone_of
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.forks import Fork
+from kineticsim_env.envs.futures import check_draws
 from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.render import Viewer
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
-from kineticsim_env.runtime.values import check_choice, check_dict, is_whole, show
+from kineticsim_env.runtime.checks import check_seeds
+from kineticsim_env.runtime.values import check_choice, check_count, check_dict, is_whole, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 from kineticsim_env.tasks.many_learners import check_replaceable
@@ -124,24 +128,89 @@ class BaseMarketEnv:
             self._was_loaded()
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
-    def clone(self) -> Self:
+    def clone(self, future_seed: Any = None) -> Self:
         """Return an independent copy: the same actions give the same bits in both, and changing one leaves the other.
 
         It has the state of the markets and their random numbers, the settings, the scenarios and warm starts, all in
         memory of its own, and the generators of `np_random` and of the spaces. It draws no pictures. Functions of the
         user's are the same objects in both. Waits for a GPU.
 
+        Args:
+            future_seed: None is the same future. An int s is another one: market m has the random words of the seed
+                s + m from now on, in later episodes too; or one seed per market. All that has been drawn stays as it
+                is: the scenario, sides and targets of learners, opponents, populations. A seed of its own is the same
+                future again. docs/planning.md says what planning is with either.
+
         Raises:
+            TypeError, ValueError: Naming what came and what is allowed. Where four noise learners or more have large
+                targets, hardly any seed would draw the same ones.
             MarketError: If an error word was set since the last look.
             gymnasium.error.ClosedEnvironmentError: After `close`.
         """
         with self._calls:
-            clone = copy.copy(self)
-            clone.core = self.core.clone()
-            generators = {name: value for name, value in vars(self).items() if _draws(value)}
-            vars(clone).update(copy.deepcopy(generators))
+            clone = self._twin()
+            clone.core = clone_of(self.core, future_seed)
             clone._was_cloned()
         return clone
+
+    def _twin(self) -> Self:
+        """Return a copy with generators of its own, whose core is to be replaced."""
+        made = copy.copy(self)
+        vars(made).update(copy.deepcopy({name: value for name, value in vars(self).items() if _draws(value)}))
+        vars(made).pop("_forks", None)
+        return made
+
+    def fork(self, market: int, n: int, future_seeds: Any = None) -> Any:
+        """Return an environment of n markets, each of which is one market of this one as it is now.
+
+        The first call with an n makes it, in milliseconds; it is kept, and each later call with the same n writes it
+        over, in microseconds, whatever was done to it. So use a fork before the next one of as many rows, or keep its
+        `clone()`. It is made anew where settings have changed since, or where another market is forked and markets
+        have settings or populations of their own.
+
+        Its rows begin with what the market has: all that a saved state has, and all that its episode has drawn.
+        Policies among opponents that have a memory begin anew, as after `load_state_dict`. With `autoreset_mode`
+        DISABLED, as in environments of one market, rows whose episodes have ended stand, with rewards of 0.
+
+        On a GPU nothing waits for it, but in the first call, with `validate`, and with several noise learners.
+
+        Args:
+            market: Its number, 0 in an environment of one market.
+            n: How many rows.
+            future_seeds: None: all go on as the market itself will. An int s is another future for each row: row i has
+                the random words of the seed s + i from now on, as with `clone(future_seed=...)`; or one seed per row.
+
+        Returns:
+            An environment of the same class. One market of `gymnasium.make` becomes rows of the task's vector
+            environment, with NumPy output, and one of `parallel_env` a `BatchedParallelEnv`.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed; the fork stays as it was then.
+            MarketError: If an error word was set since the last look, in the first call.
+            gymnasium.error.ResetNeeded: Before the first reset.
+            gymnasium.error.ClosedEnvironmentError: After `close`.
+        """
+        core = self.core
+        with self._calls:
+            core._check_open("fork")
+            if not self._was_reset:
+                raise gym.error.ResetNeeded("fork: the environment was never reset; call reset() first")
+            market = check_count("market", market, 0, core.simulator.num_markets - 1)
+            n, seeds = check_count("n", n, 1), None
+            if future_seeds is not None:
+                seeds = check_seeds(future_seeds, n, core.device, "future_seeds")
+                check_draws("future_seeds", core)
+            if core.settings.validate:
+                core.check_errors()
+            forks = vars(self).setdefault("_forks", {})
+            if n not in forks or not forks[n].fits(core, market):
+                forks[n] = Fork(core, market, n, self._as_rows)
+            forks[n].refill(market, seeds)
+            return forks[n].envs
+
+    def _as_rows(self, core: EnvCore) -> Any:
+        """Return the environment of many markets around a core like this one's, after a reset."""
+        raise NotImplementedError
 
     def _was_cloned(self) -> None:
         """Follow a core that is a clone, after the attributes were copied; a clone draws no pictures."""

@@ -81,16 +81,20 @@ class BatchedParallelEnv(BaseMarketEnv):
         settings, task = split(arguments, config)
         learning = roles_in(counts, settings.config)
         settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, None, many=True)
-        self.autoreset_mode = settings.autoreset_mode
         roles, replaced = check_learners(counts, settings.config, task_settings, replace)
-        self.core = EnvCore(self.num_envs, task_settings, roles, replaced, settings)
+        self._use(EnvCore(self.num_envs, task_settings, roles, replaced, settings))
+
+    def _use(self, core: EnvCore) -> None:
+        """Be the environment of a core."""
+        self.core, self.num_envs, roles = core, core.simulator.num_markets, core.roles
+        self.autoreset_mode = core.settings.autoreset_mode
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
         self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
         self.single_action_spaces = {role: self.core.action_space(role) for role in self.groups}
         self.state_space = state_space([self.core.observation_space(role) for role in roles])
-        self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
+        self._copy, self._same_step = core.settings.copy, self.core.autoreset == SAME_STEP
         self._limits = {role: self.core.task.num_choices(role) for role in self.groups}
         self._make_buffers()
 
@@ -246,6 +250,17 @@ class BatchedParallelEnv(BaseMarketEnv):
     def _was_loaded(self) -> None:
         super()._was_loaded()
         torch.logical_not(self._ended, out=self._active)
+
+    @classmethod
+    def _around(cls, core: EnvCore) -> BatchedParallelEnv:
+        """Return the environment of a core whose markets were reset."""
+        made = cls.__new__(cls)
+        made._was_reset = True
+        made._use(core)
+        return made
+
+    def _as_rows(self, core: EnvCore) -> BatchedParallelEnv:
+        return self._around(core)
 
     def _was_cloned(self) -> None:
         kept = self._rows, self._active, self._over

@@ -7,7 +7,6 @@ live, per agent) is left to those who use it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -258,17 +257,15 @@ class EnvCore:
         self.check_errors()
         if chosen is not None and self.own is not None:
             self.own.check_whole()
-        fresh, counts = None, None
-        if seeds is not None:
-            fresh = seeds if chosen is None else torch.where(chosen, seeds, simulator.tensors["seed"])
-            counts = simulator._draw_counts(fresh)
-        bank = {} if counts is None else live_task.warm_starts.run(live_task.scenarios, fresh, counts)
+        everywhere = torch.ones_like(simulator.tensors["seed"], dtype=torch.bool) if chosen is None else chosen
+        drawn = None if seeds is None else simulator._population_of(seeds, everywhere)
+        bank = {} if drawn is None else live_task.warm_starts.run(live_task.scenarios, drawn)
         with Uninterrupted():
-            if fresh is not None:
-                simulator.tensors["seed"].copy_(fresh)
-                simulator.tensors["episode"][slice(None) if chosen is None else chosen] = -1  # the launch adds one
-                if counts is not None:
-                    simulator._take_counts(counts)
+            if seeds is not None:
+                simulator.tensors["seed"].copy_(torch.where(everywhere, seeds, simulator.tensors["seed"]))
+                simulator.tensors["episode"].masked_fill_(everywhere, -1)  # the launch adds one
+                simulator._take_population(drawn)
+                if drawn is not None:
                     live_task.use_bank(bank)
             self._engine.launch(ENV_RESET, reset_mask=chosen, reset_scenario=asked)
             if chosen is None:
@@ -380,6 +377,14 @@ class EnvCore:
         return {slot: place.policy for slot, place in found.places.items()} if found is not None else {}
 
     @property
+    def markets_differ(self) -> bool:
+        """Whether markets have settings of their own, beside what their episodes draw of scenarios."""
+        programs = self.slot_programs.values()
+        own = any(isinstance(value, np.ndarray) for one in programs for value in one.parameters.values())
+        drawn = self.simulator._population is not None
+        return own or drawn or bool(self.task.each or self.simulator.config.per_market)
+
+    @property
     def learner_program(self) -> ProgramPolicy | None:
         """The program that plays the first slot; None where it has actions."""
         found = self._engine.slot_policies  # looked at in every step
@@ -408,31 +413,6 @@ class EnvCore:
     def _check_open(self, call: str) -> None:
         if self.closed:
             raise gym.error.ClosedEnvironmentError(f"{call}: the environment was closed; make a new one")
-
-    @torch.inference_mode(False)
-    @one_at_a_time
-    def clone(self) -> EnvCore:
-        """Return a second core in the same state, after `check_errors`; neither touches the other from then on."""
-        self._check_open("clone")
-        clone = copy.copy(self)
-        clone.simulator = self.simulator.branch()
-        clone._connect()
-        clone.live_task = self.live_task.clone(clone.simulator, clone.tensors)
-        for name, tensor in self.tensors.items():
-            clone.tensors[name].copy_(tensor)
-        clone.fills.copy_(self.fills)
-        clone._make_rows()
-        if (policies := self._engine.slot_policies) is not None:
-            clone.set_slot_policies(self.slot_programs)
-            for name, tensor in policies.tensors.items():
-                clone._engine.bound(name).copy_(tensor)
-        if self.settings.own is not None and self.own is not None:
-            clone.own = clone._make_own(self.settings.own)
-            clone.own.take_over(self.own)
-        if self.opponents is not None:
-            clone.opponents = self.opponents.clone(clone.simulator, clone.seen_by_opponent)
-        clone.live_task.prepare_step()
-        return clone
 
     def close(self) -> None:
         """Refuse steps and resets from now on, and raise what is left in the error words."""

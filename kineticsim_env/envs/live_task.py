@@ -7,6 +7,7 @@ the engine, and changes them while markets run.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,14 +86,21 @@ class LiveTask:
         self.warm_starts = WarmStarts(simulator, self.task, self.task.warmup * self.intervals)
         self.use_bank(self.warm_starts.run(self.scenarios))
 
-    def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
-        """Return the same for markets that are a branch of these, and tensors of their own."""
-        clone = copy.copy(self)
-        clone._drawn, clone._former_drawn = None, []
-        clone._connect(simulator, tensors)
-        clone.warm_starts = self.warm_starts.clone(simulator)
-        clone.hand_over()
-        return clone
+    def of_rows(self, rows: np.ndarray | slice, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
+        """Return the same for markets that are a branch of these, int64 `[n]`, and tensors of their own."""
+        made = copy.copy(self)
+        made._drawn, made._former_drawn, made._markets = None, [], simulator.num_markets
+        made.task, made.values = self.task._of_rows(rows, self._markets), self.values.of_rows(rows)
+        made.config, made._narrowest = self.config._of_rows(rows), self._narrowest._of_rows(rows)
+        made._settings = dataclasses.replace(
+            self._settings,
+            config=self._settings.config._of_rows(rows),
+            opponent_slots=tuple(opponent.of_rows(rows) for opponent in self._settings.opponent_slots),
+        )
+        made._connect(simulator, tensors)
+        made.warm_starts = self.warm_starts.of_rows(rows, simulator)
+        made.hand_over()
+        return made
 
     def _connect(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
         self._simulator, self._engine, self._tensors = simulator, simulator.engine, tensors

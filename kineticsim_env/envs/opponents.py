@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from kineticsim_env.agents.policies import ProgramPolicy
@@ -45,6 +46,11 @@ class OpponentSlot:
     name: str  # what errors call the list
     policies: tuple[Any, ...]  # to draw from
     replaces: str | None  # the class of agents whose place it takes; None of one that is added
+
+    def of_rows(self, rows: np.ndarray | slice) -> OpponentSlot:
+        """Return the same for these markets, int64 `[n]`: programs may have a parameter of each."""
+        policies = [one._of_rows(rows) if isinstance(one, ProgramPolicy) else one for one in self.policies]
+        return dataclasses.replace(self, policies=tuple(policies))
 
 
 def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[OpponentSlot, ...]:
@@ -298,17 +304,19 @@ class Opponents:
         Ranges({DRAWN: saved[DRAWN].cpu()}).refuse(DRAWN, bad, f"less than the slots' policies, {most.tolist()}")
 
     def clone(self, simulator: Simulator, sees: Callable[[int], torch.Tensor]) -> Opponents:
-        """Return the same for markets that are a clone. Policies with a memory are copied, the others are shared."""
+        """Return the same for markets like these. Policies with a memory are copied, the others are shared."""
         opponent_slots = tuple(
             dataclasses.replace(
                 opponent, policies=tuple(copy.deepcopy(one) if _has_memory(one) else one for one in opponent.policies)
             )
             for opponent in self.opponent_slots
         )
-        clone = Opponents(opponent_slots, simulator, self._roles, self._task, sees)
-        for name in ("drawn", "_episode", "_most", "_least"):
-            getattr(clone, name).copy_(getattr(self, name))
-        return clone
+        return Opponents(opponent_slots, simulator, self._roles, self._task, sees)
+
+    def take_over(self, other: Opponents) -> None:
+        """Go on from where the original of a clone of as many markets is; what is drawn is copied as state is."""
+        for name in ("_episode", "_most", "_least"):
+            getattr(self, name).copy_(getattr(other, name))
 
 
 def _in_rows(actions: torch.Tensor) -> torch.Tensor:

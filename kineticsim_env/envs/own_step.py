@@ -238,19 +238,13 @@ class OwnStep:
                 group.observation.copy_(torch.where(others, before, group.observation))
         self.failed = False
 
-    def take_over(self, other: OwnStep) -> None:
-        """Go on from where another one of the same functions is."""
-        for role, group in self._groups.items():
-            if self._sees:
-                group.observation.copy_(other._groups[role].observation)
-                group.final_observation.copy_(other._groups[role].final_observation)
-                group.sums.copy_(other._groups[role].sums)
-            for name, kept in group.memory.items():
-                kept.copy_(other._groups[role].memory[name])
-        self._episode.copy_(other._episode)
-        self.account_info.copy_(other.account_info)
-        self._sums.copy_(other._sums)
-        self.failed = other.failed
+    def live_state(self) -> dict[str, torch.Tensor]:
+        """Return what it holds of every market beside what states have, live, markets first."""
+        found = {"own account_info": self.account_info.t(), "own sums": self._sums, "own episode": self._episode}
+        for role, group in self._groups.items() if self._sees else ():
+            for name in ("observation", "final_observation", "sums"):
+                found[f"own {role} {name}"] = getattr(group, name)
+        return found
 
     # What comes of a function -----------------------------------------------------------------------------------------
 

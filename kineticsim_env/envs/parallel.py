@@ -65,6 +65,7 @@ from kineticsim_env.envs.actions import check_host_actions, form_of
 from kineticsim_env.envs.agent_results import AgentResults, agent_names, state_space
 from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
+from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.records import are_records, joined
@@ -256,6 +257,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _was_cloned(self) -> None:
         super()._was_cloned()
         self._results = self._make_results()
+
+    def _as_rows(self, core: EnvCore) -> BatchedParallelEnv:
+        return BatchedParallelEnv._around(core)
 
     def _make_results(self) -> AgentResults:
         return AgentResults(self.core, self.possible_agents, masked=self.core.settings.action_mask)

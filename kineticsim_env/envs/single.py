@@ -19,6 +19,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.checks import engine_input
@@ -47,6 +48,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     """
 
     task_type: ClassVar[type[Task]]
+    vector_type: ClassVar[type[MarketVectorEnv]]  # the same of many markets
 
     metadata = {"render_modes": modes_here(), "render_fps": RENDER_FPS}
 
@@ -178,6 +180,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         super()._was_cloned()
         self._make_masks()
 
+    def _as_rows(self, core: EnvCore) -> MarketVectorEnv:
+        return self.vector_type._around(core, self._role)
+
     def _make_masks(self) -> None:
         self._masks = ActionMasks(self.core, self._role, slice(0, 1)) if self.core.settings.action_mask else None
 
@@ -203,16 +208,16 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 class MarketMakingEnv(MarketEnv):
     """One market with one learner, a maker; `MarketMakingTask` describes the task."""
 
-    task_type = MarketMakingTask
+    task_type, vector_type = MarketMakingTask, MarketMakingVectorEnv
 
 
 class ExecutionEnv(MarketEnv):
     """One market with a block to execute; `ExecutionTask` describes the task."""
 
-    task_type = ExecutionTask
+    task_type, vector_type = ExecutionTask, ExecutionVectorEnv
 
 
 class TradingEnv(MarketEnv):
     """One market with one learner, a trader; `TradingTask` describes the task."""
 
-    task_type = TradingTask
+    task_type, vector_type = TradingTask, TradingVectorEnv

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.slot_policies import PLAYED
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.opponents import DRAWN
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
@@ -44,6 +45,20 @@ def _held(core: EnvCore) -> dict[str, torch.Tensor]:
         held |= {"policy_memory": policies.tensors["policy_memory"]}
     held |= {} if core.own is None else core.own.memory
     return held if core.opponents is None else held | {DRAWN: core.opponents.drawn}
+
+
+def live_state(core: EnvCore) -> dict[str, torch.Tensor]:
+    """Return all of every market that a state has or that follows from it, live: what a copy of a market has to have.
+
+    Names are those of `struct Launch` where it has them, with the axes that it gives; in others markets come first.
+    """
+    engine = core.simulator.engine
+    found = {**core.simulator._state, **core.tensors, **_held(core)}
+    if core.live_task.scenarios is not None:
+        found |= engine.live_parameters()
+    if engine.slot_policies is not None:
+        found |= {name: engine.slot_policies.tensors[name] for name in PLAYED}
+    return found | ({} if core.own is None else core.own.live_state())
 
 
 def _about(core: EnvCore) -> dict[str, Any]:
@@ -83,8 +98,9 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     """
     simulator, live, held, about = core.simulator, core.live_task, _held(core), _about(core)
     saved = saved_states.with_quotes_under_way(saved, simulator.tensors)
+    saved = saved_states.with_population(saved, simulator._state)
     saved_states.check_agents(saved, about)
-    saved_states.check_names(saved, simulator.tensors, held, _names_of_scenarios(core))
+    saved_states.check_names(saved, simulator._state, held, _names_of_scenarios(core))
     differences = saved_states.check_about(saved, about, strict)
     scenarios = _read_scenarios(core, saved)
     checked = simulator._checked_state(saved, scenarios.parameters)
@@ -104,18 +120,18 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     )
     if core.opponents is not None:
         core.opponents.check_saved(checked)
-    counts = simulator._draw_counts(checked["seed"])
+    drawn = simulator._drawn_by(checked.get(saved_states.POPULATION))
     bank: dict[str, torch.Tensor] = {}
-    if counts is not None or scenarios.table != live.scenarios:
-        bank = live.warm_starts.run(scenarios.table, checked["seed"], counts)
+    if drawn is not None or scenarios.table != live.scenarios:
+        bank = live.warm_starts.run(scenarios.table, drawn)
     with Uninterrupted():  # from here on nothing can fail
         if scenarios.table is not None and scenarios.thresholds is not None:
             live.use_scenarios(
                 scenarios.table, scenarios.values, bank, scenarios.parameters, scenarios.agent_parameters
             )
             simulator.engine.scenario_thresholds.copy_(scenarios.thresholds)
-        simulator._take_state(checked, counts)
-        if counts is not None:
+        simulator._take_state(checked, drawn)
+        if drawn is not None:
             live.use_bank(bank)
         for name, tensor in held.items():
             tensor.copy_(checked[name])

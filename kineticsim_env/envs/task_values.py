@@ -6,6 +6,7 @@ episode's scenario draws into the rows of its market. Where nothing differs ther
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -67,6 +68,13 @@ class TaskValues:
                 self.scale[_PLACE[name]] = self._largest(name) or 1.0
         if like is not None:
             self._keep_scale(like)
+
+    def of_rows(self, rows: np.ndarray | slice) -> TaskValues:
+        """Return the settings of these markets, int64 `[n]`, shown as they are here."""
+        made = copy.copy(self)
+        if self.rows is not None:
+            made.task, made.rows = self.task._of_rows(rows, len(self.rows)), self.rows[rows]
+        return made
 
     def _fill_rows(self, roles: tuple[str, ...], markets: int) -> None:
         self.rows = np.zeros((markets, len(roles), len(_PLACE)))

@@ -110,18 +110,38 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         settings = dataclasses.replace(settings, opponent_slots=opponent_slots)
         how = {"always": bool(opponent_slots) and not programs_of(opponent_slots)}
         settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps, **how)
-        self.autoreset_mode = settings.autoreset_mode
-        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
         roles, slots = (
             (self._role, *(opponent.role for opponent in opponent_slots)),
             (replace, *(opponent.replaces for opponent in opponent_slots)),
         )
-        self.core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
-        self._viewer = make_viewer(self.core, self.render_mode, render_market)
-        self.output, self._has_mask = output, settings.action_mask
+        core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
+        self._viewer = make_viewer(core, self.render_mode, render_market)
+        self.output = output
+        self._use(core)
+
+    def _use(self, core: EnvCore) -> None:
+        """Be the environment of a core."""
+        self.core, self.num_envs, self._has_mask = core, core.simulator.num_markets, core.settings.action_mask
+        self.autoreset_mode = core.settings.autoreset_mode
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self._make_spaces()
         self._make_results()
+
+    def _as_rows(self, core: EnvCore) -> MarketVectorEnv:
+        made = self._twin()
+        BaseMarketEnv._was_cloned(made)
+        made.spec = None
+        made._use(core)
+        return made
+
+    @classmethod
+    def _around(cls, core: EnvCore, role: str) -> MarketVectorEnv:
+        """Return the environment, with NumPy output, of a core whose markets were reset."""
+        made = cls.__new__(cls)
+        made._role, made.output, made._was_reset = role, "numpy", True
+        made._use(core)
+        return made
 
     def _make_spaces(self) -> None:
         self.single_observation_space = self.core.observation_space(self._role)

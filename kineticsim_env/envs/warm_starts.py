@@ -6,10 +6,13 @@ docs/environment.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.ensemble import Population
 from kineticsim_env.envs.scenarios import num_rows
 from kineticsim_env.runtime import layout
 from kineticsim_env.simulator import Simulator
@@ -44,12 +47,10 @@ class WarmStarts:
         self.owner, self.size = ALL_MARKETS, 0
 
     @torch.inference_mode(False)
-    def run(
-        self, scenarios: MarketConfig | None, seeds: torch.Tensor | None = None, counts: np.ndarray | None = None
-    ) -> dict[str, torch.Tensor]:
+    def run(self, scenarios: MarketConfig | None, drawn: Population | None = None) -> dict[str, torch.Tensor]:
         """Run markets without learners, on the simulator's engine and device; `self` stays.
 
-        Seeds, int64 `[M]`, and agents of each class, int64 `[M, 4]`, are those that the markets have now if None.
+        Populations that are drawn are those that the markets have now if `drawn` is None.
 
         Returns:
             `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, with regimes `bank_regime` int32
@@ -65,14 +66,14 @@ class WarmStarts:
         if owner == ALL_MARKETS and config.per_market:
             config = config.replace(inventory_limit=None)  # the one that may differ then, and nobody has an inventory
         config = config.repeated(size)
-        multinomial = config.population == "multinomial"
+        drawn = simulator._present_population if drawn is None else drawn
         first: int | np.ndarray = task.warm_seed
-        if multinomial:  # by the market's own seed, so that its place in the batch is no matter
-            own = (simulator.tensors["seed"] if seeds is None else seeds).cpu().numpy()[:, None]
+        if drawn is not None:  # by the market's own seed, so that its place in the batch is no matter
+            own = drawn.seeds.cpu().numpy()[:, None]
             first = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
         bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=first)
-        if multinomial:  # the market's own agents, not those of the snapshot's seed
-            bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
+        if drawn is not None:  # the market's own agents, not those of the snapshot's seed
+            bank._take_counts(np.repeat(drawn.counts, size, axis=0))
         bank.run(self._auctions)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
         besides = {"bank_regime": "regime", "bank_memory": "agent_memory"}
@@ -98,12 +99,16 @@ class WarmStarts:
             self._simulator.engine.bind(fresh)
 
     @torch.inference_mode(False)
-    def clone(self, simulator: Simulator) -> WarmStarts:
-        """Return the same warm starts in tensors of their own, for markets that go on from where these are."""
-        clone = WarmStarts(simulator, self._task, self._auctions)
-        clone.owner, clone.size = self.owner, self.size
+    def of_rows(self, rows: np.ndarray | slice, simulator: Simulator) -> WarmStarts:
+        """Return the warm starts of these markets, int64 `[n]`, in tensors of their own, for others that go on."""
+        made = WarmStarts(simulator, self._task, self._auctions)
+        made.owner, made.size = self.owner, self.size
         if self._bank:
-            clone._bank = {name: tensor.clone() for name, tensor in self._bank.items()}
-            clone._banks.append(clone._bank)
-            simulator.engine.bind(clone._bank)
-        return clone
+            index: Any = slice(None)
+            if self.owner == EACH_MARKET and isinstance(rows, np.ndarray):
+                places = rows[:, None] * self.size + np.arange(self.size)
+                index = torch.from_numpy(places.ravel()).to(simulator.device)
+            made._bank = {name: tensor[index].clone() for name, tensor in self._bank.items()}
+            made._banks.append(made._bank)
+            simulator.engine.bind(made._bank)
+        return made

@@ -10,36 +10,17 @@ import math
 
 import torch
 
-
-def _signed(number: int) -> int:
-    return number - 2**64 if number >= 2**63 else number
-
-
-_GOLDEN, _EPISODE = _signed(0x9E3779B97F4A7C15), _signed(0xD1B54A32D192ED03)
-_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
-
-
-def _right(x: torch.Tensor, count: int) -> torch.Tensor:
-    """Shift right, as unsigned numbers."""
-    return (x >> count) & (2 ** (64 - count) - 1)
-
-
-def mix64(x: torch.Tensor) -> torch.Tensor:
-    """Return SplitMix64's finaliser of int64, taken as unsigned."""
-    x = (x ^ _right(x, 30)) * _FIRST
-    x = (x ^ _right(x, 27)) * _SECOND
-    return x ^ _right(x, 31)
+from kineticsim_env.runtime.torch_words import GOLDEN, episode_keys, mix64, shifted
 
 
 def words_of(seed: torch.Tensor, markets: torch.Tensor, episodes: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     """Return what each market's words come from, int64 `[M]`, of its seed, its episode and its time."""
-    key = mix64(markets + _GOLDEN + episodes * _EPISODE)
-    return mix64(key + seed * _GOLDEN) + ((t << 32) + 1) * _GOLDEN
+    return mix64(episode_keys(markets, episodes) + seed * GOLDEN) + ((t << 32) + 1) * GOLDEN
 
 
 def _words(words: torch.Tensor, pairs: int) -> torch.Tensor:
     """Return the words of so many pairs of numbers, int64 `[M, pairs]`."""
-    return mix64(words[:, None] + torch.arange(pairs, device=words.device) * _GOLDEN)
+    return mix64(words[:, None] + torch.arange(pairs, device=words.device) * GOLDEN)
 
 
 def _uniform(bits: torch.Tensor) -> torch.Tensor:
@@ -50,7 +31,7 @@ def _uniform(bits: torch.Tensor) -> torch.Tensor:
 def normals(words: torch.Tensor, count: int) -> torch.Tensor:
     """Return independent standard normal numbers, float32 `[M, count]`, two of each word (Box and Muller, 1958)."""
     word = _words(words, -(-count // 2))
-    length = torch.sqrt(-2.0 * torch.log(_uniform(_right(word, 32))))
+    length = torch.sqrt(-2.0 * torch.log(_uniform(shifted(word, 32))))
     low = (word << 32) >> 32  # signed
     angle = low.to(torch.float32) * (math.pi * 2.0**-31)
     both = torch.stack([length * torch.cos(angle), length * torch.sin(angle)], dim=-1)
@@ -60,5 +41,5 @@ def normals(words: torch.Tensor, count: int) -> torch.Tensor:
 def gumbels(words: torch.Tensor, count: int) -> torch.Tensor:
     """Return independent numbers of the standard Gumbel distribution, float32 `[M, count]`, two of each word."""
     word = _words(words, -(-count // 2))
-    bits = torch.stack([_right(word, 32), word & (2**32 - 1)], dim=-1)
+    bits = torch.stack([shifted(word, 32), word & (2**32 - 1)], dim=-1)
     return -torch.log(-torch.log(_uniform(bits))).flatten(1)[:, :count]

@@ -138,14 +138,14 @@ def check_quotes(
     return engine_input(name, quotes, torch.int32, shape, device)
 
 
-def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
-    """Return one seed per market, int64 `[M]`: seed + m for an int."""
-    found = one_or_each("seed", seed, f"an int, or {markets} of them", markets, device)
+def check_seeds(seed: Any, markets: int, device: torch.device, name: str = "seed") -> torch.Tensor:
+    """Return one seed per market, int64 `[M]`: seed + m for an int; `name` is for errors."""
+    found = one_or_each(name, seed, f"an int, or {markets} of them", markets, device)
     if isinstance(found, torch.Tensor):
         return found
     if not -(2**63) <= found <= 2**63 - markets:
-        raise ValueError(f"seed: expected -2^63 to 2^63 - num_markets, got {show(found)}")
-    return torch.from_numpy(int(found) + np.arange(markets, dtype=np.int64)).to(device)
+        raise ValueError(f"{name}: expected -2^63 to 2^63 - num_markets, got {show(found)}")
+    return torch.arange(markets, dtype=torch.int64, device=device) + int(found)  # made there: a copy would wait
 
 
 def one_or_each(name: str, given: Any, allowed: str, markets: int, device: torch.device) -> int | torch.Tensor:

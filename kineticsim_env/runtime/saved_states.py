@@ -20,6 +20,7 @@ from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS, AGENT_PARAMETERS = "about", "scenarios", "parameters", "agent_parameters"
+POPULATION = "population_seed"
 _FORMAT = 1
 
 
@@ -180,6 +181,18 @@ def with_quotes_under_way(saved: Any, present: Mapping[str, torch.Tensor]) -> An
         if not take(saved, "due", like).any():
             return {name: value for name, value in saved.items() if name not in names}
     return saved
+
+
+def with_population(saved: Any, present: Mapping[str, torch.Tensor]) -> Any:
+    """Return a saved state with the seeds that populations are drawn by, or without them, as the present one has it.
+
+    They are the markets' seeds but in other futures; states had none at first.
+    """
+    if not isinstance(saved, Mapping) or (POPULATION in saved) == (POPULATION in present):
+        return saved
+    if POPULATION in saved:
+        return {name: value for name, value in saved.items() if name != POPULATION}
+    return {**saved, POPULATION: saved["seed"]} if "seed" in saved else saved
 
 
 def check_names(saved: Any, *present: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.opening import seen_at_opening
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mask
+from kineticsim_env.runtime.saved_states import POPULATION
 from kineticsim_env.runtime.values import as_float, is_number, show
 from kineticsim_env.tapes.making import on_host
 
@@ -42,7 +43,7 @@ def set_book(
         raise ValueError(f"last_price: expected {ends}, the grid around the mid, got {last * tick:g}")
     mid2 = middle2 if all(tables) else 2 * last  # as agents see it
     simulator.check_errors()
-    state = {name: tensor.clone() for name, tensor in simulator.tensors.items()}
+    state = {name: tensor.clone() for name, tensor in simulator._state.items()}
     numbers = {"prev_mid2": mid2 - 2 * origin, "last_tick": last - origin, "price_origin": origin,
                "fundamental_price": value, "beat_price": last, "ret": 0}  # fmt: skip
     for name, row in zip(("bid", "ask"), rows, strict=True):
@@ -54,7 +55,7 @@ def set_book(
         seen = {"mid2": mid2, "last_price": last, "fundamental": value} | _best_seen(tables)
         state["agent_memory"][chosen] = _memory(simulator, state, seen)[chosen]
     checked = simulator._checked_state(state, simulator.engine.parameters())
-    simulator._take_state(checked, simulator._draw_counts(checked["seed"]))
+    simulator._take_state(checked, simulator._drawn_by(checked.get(POPULATION)))
 
 
 def _levels(name: str, given: Any, tick: float) -> dict[int, int]:

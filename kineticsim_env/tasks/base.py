@@ -141,6 +141,16 @@ class Task:
         object.__setattr__(clone, "orders_per_side", levels)
         return clone
 
+    def _of_rows(self, rows: np.ndarray | slice, markets: int) -> Self:
+        """Return the same task of some of so many markets, by their numbers, int64 `[n]`."""
+        made, own = copy.copy(self), dict(self.each)
+        for name, array in own.items():
+            of_slots = array.ndim == 1 and self.role is None and name not in OF_MARKETS
+            if len(array) == markets and not of_slots:
+                own[name] = array[rows]
+        object.__setattr__(made, "each", own)
+        return made
+
     def _with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
         """Return the same task, of an environment whose observations show some settings in these columns."""
         clone = copy.copy(self)

@@ -54,17 +54,21 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         return self._inside("observation")
 
     @torch.inference_mode(False)
-    def clone(self) -> Self:
+    def clone(self, future_seed: Any = None) -> Self:
         """Return a copy of the wrapper, of its state and statistics, around a `clone` of the environment.
 
-        Statistics that were shared with another wrapper are the copy's own. All wrappers around the environment have
-        to be of this module.
+        `future_seed` is that of the environment's `clone`. Statistics that were shared with another wrapper are the
+        copy's own. All wrappers around the environment have to be of this module.
         """
         clone = copy.copy(self)
-        clone.env = self._inside("clone")()
+        clone.env = self._inside("clone")(future_seed)
         kinds = (torch.Tensor, RunningMeanStd, spaces.Space)
         vars(clone).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
         return clone
+
+    def fork(self, *given: Any, **named: Any) -> Any:
+        """Refuse to fork: rows of one market have no wrappers. Fork the environment inside, `unwrapped.fork(...)`."""
+        raise TypeError("fork: expected an environment without wrappers, as in envs.unwrapped.fork(...), got one with")
 
     def _inside(self, call: str) -> Any:
         """Return a method or an attribute of what is inside, or raise TypeError if it has none."""

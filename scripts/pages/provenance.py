@@ -146,6 +146,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     ),
     "own_tasks": ("news", "Trading on the clock", "Trading rewards on the clock"),
     "performance": ("paper", "trading", "continuous", "news", "learners", *_of_tasks(*TASKS)),
+    "planning": ("news", *_of_tasks("Trading")),
     "policy_change": (*PRESETS, "levers"),
     "prediction": ("news", "MarketMaking on the clock"),
     "presets.continuous": ("trading", "continuous", "levers"),

@@ -14,6 +14,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env import MarketConfig
+from kineticsim_env.envs.copies import clone_of
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.records import joined
 from kineticsim_env.envs.settings import EnvSettings
@@ -115,7 +116,7 @@ def programs(config: MarketConfig, roles: tuple[str, ...], played: dict[int, Any
         second.step_records(**joined(second, [("actions", slice(0, len(roles)), first.played, (37, len(roles)))]))
     if whole and not torch.equal(first.simulator.cash, second.simulator.cash):
         raise AssertionError("a step of what programs played is another step")
-    for core in (first.clone(), first, second):
+    for core in (clone_of(first), first, second):
         core.reset()
         core.close()
 

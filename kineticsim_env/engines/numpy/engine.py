@@ -75,6 +75,7 @@ class NumpyEngine(Engine):
         present: torch.Tensor | None = None,
         agents: np.ndarray | None = None,
         agents_present: torch.Tensor | None = None,
+        others: torch.Tensor | None = None,
     ) -> None:
         table = {name: np.array(rows[name], dtype=np.int64) for name in layout.PARAMS_FIELDS}
         if agents is not None:
@@ -101,6 +102,12 @@ class NumpyEngine(Engine):
     def agent_parameters(self) -> torch.Tensor | None:
         table = self._args.get("agent_parameters")
         return None if table is None else torch.from_numpy(table.astype(np.int32))
+
+    def live_parameters(self) -> dict[str, torch.Tensor]:
+        arrays = {f"params.{name}": values for name, values in self._args["params"].items()}
+        if self._args.get("agent_parameters") is not None:
+            arrays["agent_parameters"] = self._args["agent_parameters"]
+        return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
     def scenario_rows(self) -> torch.Tensor:
         return torch.from_numpy(pack(self._args["scenario_params"]))
