@@ -101,9 +101,9 @@ class MarketMakingTask(ForProfit, Task):
 
     ## Episode End
 
-    1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
-    2. After `horizon` decisions of full length: truncation. With `at_end="unwind"` termination: the engine first sells
-       what is held into the book, as the score does, and the reward pays that (docs/environment.md).
+    1. Termination: the marked value is at or below `-max_loss`, if set.
+    2. After `horizon` decisions of full length: truncation. With `at_end="unwind"` termination: what is held is sold
+       into the book, as the score does, and the reward pays that (docs/environment.md).
 
     ## Arguments
 
