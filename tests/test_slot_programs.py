@@ -15,6 +15,7 @@ import kineticsim_env as ks
 from kineticsim_env import policies
 from kineticsim_env.agents.vocabulary import ProgramError
 from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.envs.copies import clone_of
 from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.tasks import MarketMakingTask, TradingTask
 
@@ -196,7 +197,7 @@ def test_memory_begins_anew_with_each_episode_and_goes_with_states_and_clones(en
         here.step()
         assert here._engine.bound("policy_memory")[:, 0].tolist() == [t % 9 + 1] * 3
         load_state(there, state_of(here), strict=True)
-        copy = here.clone()
+        copy = clone_of(here)
         for core in (there, copy, here):
             core.step()
         assert_alike((here, there), f"from a state after step {t}")
