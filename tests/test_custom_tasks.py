@@ -443,7 +443,10 @@ def test_steps_wait_for_nothing_and_are_captured():
     """On a GPU a graph replays memory, draws and actions."""
 
     class Both(Counting):
-        action_space, orders = Skewed.action_space, lambda self, action, view, memory: action[:, [0, 0, 1, 1]] / 4
+        action_space = Skewed.action_space
+
+        def orders(self, action, view, memory):
+            return action.repeat_interleave(2, dim=1) / 4
 
     live, graph = (make(engine="cuda", output="torch", copy=False, custom_task=Both()) for _ in range(2))
     for envs in (live, graph):

@@ -124,11 +124,11 @@ def terminate(before, after):
 
 
 def buyer(rows):
-    return torch.full((len(rows), 2), 0.7)
+    return torch.full((len(rows), 2), 0.7, device=rows.device)
 
 
 def seller(rows):
-    return torch.full((len(rows), 2), -0.7)
+    return torch.full((len(rows), 2), -0.7, device=rows.device)
 
 
 class Worth(ks.CustomTask):
@@ -158,7 +158,10 @@ FORMS = {
     "functions": {"reward": reward, "features": [held], "terminate": terminate},
     "a task of one's own": {"custom_task": Worth()},
     "opponents": {"opponents": {"trader": [buyer, seller]}},
-    "opponents and functions": {"opponents": {"maker": [lambda rows: torch.zeros(len(rows), 4)]}, "features": [held]},
+    "opponents and functions": {
+        "opponents": {"maker": [lambda rows: torch.zeros(len(rows), 4, device=rows.device)]},
+        "features": [held],
+    },
     "programs": {"opponents": {"maker": [patient], "trader": [patient]}},
     "programs of each market": {"opponents": {"maker": [plain_maker.replace(half_spread=[1, 4, 7])]}},
     "scenarios": {"randomise": {"fee": (0, 900), "task.max_qty": {"values": [2, 8]}}, "num_scenarios": 9},
