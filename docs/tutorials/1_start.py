@@ -129,17 +129,18 @@ plt.show()
 # ----------------------------
 #
 # A file of a trained policy is safetensors, so that nothing in it can run. ``ks.load_policy`` reads and checks one; it
-# also takes the names of the policies that come with the package. All makers met the same markets, so they are compared
-# market by market, which takes out what the markets have in common.
+# also takes the names of the policies that come with the package, such as one that had 600 million decisions. All
+# makers met the same markets, so they are compared market by market, which takes out what the markets have in common.
 
 network = ks.NetworkPolicy(networks.actor, networks.critic, log_std=networks.log_std)
 with tempfile.TemporaryDirectory() as folder:
     network.save(f"{folder}/maker.safetensors", task="market_making", preset="news")
     learned = ks.load_policy(f"{folder}/maker.safetensors")
 results["PPO"] = evaluation.evaluate(learned, markets)  # these figures differ from machine to machine
-for label in ("PPO", "quiet quotes", "fixed spread"):
+results["PPO of the zoo"] = evaluation.evaluate(ks.load_policy("news/market_making/ppo"), markets)
+for label in ("PPO", "PPO of the zoo", "quiet quotes", "fixed spread"):
     found = results[label].figures()
-    print(f"{label:13s} {found['mean'].mean:5.0f} ± {found['mean'].interval():3.0f} ticks per episode", end=", ")
+    print(f"{label:14s} {found['mean'].mean:5.0f} ± {found['mean'].interval():3.0f} ticks per episode", end=", ")
     print(f"Sharpe ratio {found['sharpe_ratio'].mean:.2f}, mean of the worst 5% {found['cvar'].mean:6.0f}")
 for label in ("quiet quotes", "fixed spread"):
     lead = evaluation.difference(results["PPO"], results[label])

@@ -47,6 +47,7 @@ LEFT_OUT = {
     "Measured, Scorecard, Calibration": "results, likewise",
     "ProgramPolicy": "what `policy` makes of a function, of arguments that it has checked",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
+    "CustomTask": "a base of users' own; tests/test_custom_tasks.py declares and returns what is wrong",
     "num_rows": "of checked scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
