@@ -71,8 +71,8 @@ def _held(function: Any) -> dict[str, Any]:
     if isinstance(function, types.MethodType):
         return {**_held(function.__func__), **_marks(getattr(function.__self__, "__dict__", {}))}
     if isinstance(function, types.FunctionType):
-        try:
-            found = inspect.getclosurevars(function)
+        try:  # of `torch.compile`'s, whose own state changes as it compiles, that which it was given
+            found = inspect.getclosurevars(inspect.unwrap(function))
         except ValueError:  # a cell that is empty still
             return {}
         return _marks({**found.globals, **found.nonlocals})
@@ -97,7 +97,7 @@ def _mark(value: Any, deep: int = _DEEP) -> Any:
         return bytes(value.get_state().numpy())
     if isinstance(value, random.Random):
         return value.getstate()
-    if isinstance(value, _PLAIN) or not deep:
+    if isinstance(value, _PLAIN) or not deep or type(value).__module__.partition(".")[0] == "torch":
         return id(value)
     if isinstance(value, Mapping):
         return len(value), [(str(name), _mark(one, deep - 1)) for name, one in list(value.items())[:_MANY]]
