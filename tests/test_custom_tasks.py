@@ -408,7 +408,7 @@ def test_choices_stand_for_choices():
     env = gym.make("KineticSim/MarketMaking-v0", custom_task=Choice(), action_type="discrete", **SMALL)
     env.reset(seed=1)
     env.step(2)
-    with pytest.raises(ValueError, match=r"action\[0\]: expected a number of Discrete\(3\), got 3"):
+    with pytest.raises(ValueError, match=r"actions\[0\]: expected a number of Discrete\(3\), got 3"):
         env.step(3)
 
 

@@ -10,6 +10,7 @@ import torch
 from kineticsim_env.engines.futures import MOST_TRIED, WORD_SLOT, Held, num_tried
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 
 _MAX_TARGET = layout.ENUMS["TaskValue"]["max_target"]
 
@@ -21,14 +22,14 @@ def slots_draws(core: EnvCore) -> list[Held]:
     """
     task, mids, held = core.live_task.task_of_all(), core.tensors["mid_history"], []
     for slot, role in enumerate(core.roles):
-        index = WORD_SLOT + slot
-        if role == "noise":
+        index, spec = WORD_SLOT + slot, SPECS[role]
+        if spec.has_target:
             values = core.tensors.get("task_values")
             most = task.max_target if values is None else values[:, slot, _MAX_TARGET].long()
             held.append(Held(0, index, bit=31, most=most, odds=2 * task.max_target))
-        elif role == "executor" and task.side == "random":
+        elif spec.has_block and task.side == "random":
             held.append(Held(0, index, bit=31))
-        elif role == "momentum":
+        elif spec.follows:
             held.append(Held(core.simulator.tensors["t"], index, bit=31, idle=mids[:, 0] != mids[:, 1]))
     return held
 
@@ -37,7 +38,7 @@ def check_draws(name: str, core: EnvCore) -> None:
     """Raise ValueError where hardly any seed draws the same for the slots; `name` is the argument's."""
     tried = num_tried(slots_draws(core))
     if tried > MOST_TRIED:
-        learners = sum(role == "noise" for role in core.roles)
+        learners = sum(SPECS[role].has_target for role in core.roles)
         raise ValueError(
             f"{name}: expected an environment of whose episodes one seed of 2^20 draws the same sides and targets, got "
             f"one of {tried:,}: it has {learners} noise learners"

@@ -154,11 +154,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
     def _play(self, action: Any) -> None:
         """Play one decision of an action, or say what is wrong with it."""
-        core, name = self.core, "action"
+        core, name = self.core, "actions"
         shape: tuple[int, ...] = ()
         if core.own is not None and core.own.action_space(self._role) is not None:
-            given = engine_input("action", action, *form_of(self.action_space), core.device)
-            name, action = core.submitted(self._role, given.unsqueeze(0), "action")
+            given = engine_input(name, action, *form_of(self.action_space), core.device)
+            name, action = core.submitted(self._role, given.unsqueeze(0))
             shape = (1,)  # what the user's orders are of
         if isinstance(action, OrderRecords):
             core.step_records(**joined(core, [(name, 0, action, shape)]))

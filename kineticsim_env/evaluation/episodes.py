@@ -149,8 +149,11 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     tally.count()
     lived = tally.lived.double()
     decisions = lived / longest
-    shares = tally.units / decisions, tally.held / lived, left, tally.drawdown / 2000.0, tally.offered / decisions
-    return pnl, total, *shares, tally.value / 2.0, tally.at_limit / lived
+    fallen, value = tally.drawdown.double() / 2000.0, tally.value.double() / 2.0  # a whole number alone becomes float32
+    return (
+        *(pnl, total, tally.units / decisions, tally.held / lived, left),
+        *(fallen, tally.offered / decisions, value, tally.at_limit / lived),
+    )
 
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:

@@ -74,11 +74,17 @@ class RoleSpec:
     observation_size: int  # how many numbers it sees where there are no queues and no further columns
     # the setting of the task that says how much it has to trade in an episode; None trades for profit
     to_trade: str | None = None
+    follows: bool = False  # whether its side is that of the mid's last move, drawn where the mid stood still
 
     @property
     def for_profit(self) -> bool:
         """Whether it may hold what it likes: it may begin with inventory, and what it has at the end is liquidated."""
         return self.to_trade is None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether an episode draws how much it has to trade, and on which side."""
+        return self.to_trade == "max_target"
 
     @property
     def has_block(self) -> bool:
@@ -88,7 +94,7 @@ class RoleSpec:
 
 SPECS = {
     "maker": RoleSpec("market making", QUOTES, 37),
-    "momentum": RoleSpec("momentum trading", ORDER, 36),
+    "momentum": RoleSpec("momentum trading", ORDER, 36, follows=True),
     "noise": RoleSpec("working off an order", ORDER, 36, to_trade="max_target"),
     "executor": RoleSpec("execution", ORDER, 37, to_trade="block_qty"),
     "trader": RoleSpec("trading", TRADE, 36),
