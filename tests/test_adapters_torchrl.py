@@ -242,11 +242,11 @@ def assert_alike(found, wanted):
         assert_bits(found[key], wanted[key])
 
 
-@covering
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's, of its own programs
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize(  # a step of one learner alone is in test_a_step_in_one_graph
-    "make", [pytest.param(open_one, id="one learner", marks=pytest.mark.slow), pytest.param(open_many, id="many")]
+    "make", [pytest.param(open_one, id="one learner"), pytest.param(open_many, id="many")]
 )
 def test_compiled_steps(make, backend):
     """Over ends of episodes, with TorchRL's resets: a program gives the bits of a plain step."""

@@ -84,7 +84,8 @@ def test_other_parameters(make, shape):
     check(available(make()), Asymmetric(*shape, steps=40, seed=2**40))
 
 
-@pytest.mark.parametrize("kind", [Workload, pytest.param(Asymmetric, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Workload, Asymmetric])
 def test_torch_compile(kind):
     check(available(TorchCompile("cpu")), kind(7, 65, 32, steps=40, seed=3))
 

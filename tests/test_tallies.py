@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -160,6 +161,7 @@ CASES = {
 }
 
 
+@covering
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_a_plain_loop_counts_the_same(case, engine):
@@ -196,6 +198,7 @@ def test_each_of_many_learners_is_counted_while_its_episode_runs():
 # Every way to play ----------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("piece", [1, 5, 32])
 @pytest.mark.parametrize("case", ["market making", "a tight limit", "ladders"])

@@ -97,6 +97,7 @@ def test_who_is_flat_has_no_further_auction_and_quotes_stand(engine, mechanism):
     assert core.simulator.quotes[0, 0].tolist() == [56, 4, 72, 4]
 
 
+@covering
 @each_engine
 @each_mechanism
 @pytest.mark.parametrize(("limit", "most"), [(5, 5 + 16), (40, 40 + 16), (3000, 1024 + 16), (None, 1024 + 16)])
@@ -142,6 +143,7 @@ def test_who_has_lost_too_much_before_keeps_what_it_holds(engine):
 # The score ------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @each_engine
 @pytest.mark.parametrize("preset", ["trading", "news", "continuous"])
 @pytest.mark.parametrize("changes", [{}, {"inventory_limit": None, "initial_inventory": -7}, {"horizon": 1}])
@@ -158,6 +160,7 @@ def test_it_brings_what_the_score_brings(engine, preset, changes):
     assert not np.array_equal(cut.pnl, cut.episode_return) and not envs.core.simulator.inventory.any()
 
 
+@covering
 @each_engine
 @pytest.mark.parametrize("preset", ["trading", "news"])
 @pytest.mark.parametrize("levels", [1, 3])
@@ -185,6 +188,7 @@ def test_many_learners_unwind_as_the_score_unwinds_them(engine, preset, levels):
 # Episodes -------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @each_engine
 @pytest.mark.parametrize("preset", ["trading", "news"])
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
