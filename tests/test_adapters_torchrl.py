@@ -20,7 +20,6 @@ from adapter_helpers import (
 pytest.importorskip("torchrl")
 
 from tensordict.nn import TensorDictModule
-from thorough import covering
 from torchrl.collectors import Collector
 from torchrl.envs import check_env_specs
 from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, TanhNormal, ValueOperator
