@@ -19,7 +19,7 @@ from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.evaluation import evaluate, evaluation_env
 
 SMALL = {"config": FEW_ORDERS, "horizon": 6, "bank_size": 4, "warmup": 5}
-CONTINUOUS = SMALL | {"config": FEW_ORDERS.replace(arrivals="clock", mechanism="continuous", interval=6)}
+CALLS = SMALL | {"config": ks.MarketConfig.preset("trading", num_agents=16)}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 ENGINES = ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
 every_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -125,7 +125,7 @@ def host(values):
 @covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("settings", [SMALL, CONTINUOUS, SMALL | {"auctions_per_step": 2}])
+@pytest.mark.parametrize("settings", [SMALL, CALLS, SMALL | {"auctions_per_step": 2}])
 @pytest.mark.parametrize("form", [{"output": "numpy"}, {"output": "torch", "copy": False}])
 @pytest.mark.parametrize("markets", [1, MARKETS])
 def test_steps_are_those_of_single_markets(engine, mode, settings, form, markets):
@@ -362,7 +362,7 @@ def test_actions_of_its_own_are_the_built_in_ones_that_they_say(engine, mode):
 
 
 @every_engine
-@pytest.mark.parametrize("settings", [SMALL, CONTINUOUS])
+@pytest.mark.parametrize("settings", [SMALL, CALLS])
 def test_they_may_be_order_records(engine, settings):
     own = make(engine=engine, output="torch", custom_task=Records(), **settings)
     plain = make(engine=engine, output="torch", custom_task=None, **settings)
