@@ -33,6 +33,7 @@ from kineticsim_env.wrappers import StackObservation
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import ppo_market_maker as plain  # noqa: E402
+from ppo_networks import layer  # noqa: E402
 
 STACKED, MOVES = (22, 26), 16  # places of the last move of the mid and of the last volume, and how many are seen
 
@@ -80,12 +81,6 @@ class Network(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, outputs: int, gain: float, remembers: bool) -> None:
         super().__init__()
-
-        def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
-            linear = nn.Linear(inputs, outputs)
-            nn.init.orthogonal_(linear.weight, gain)
-            nn.init.zeros_(linear.bias)
-            return linear
 
         self.first, self.memory = layer(inputs, hidden), MinGRU(hidden) if remembers else None
         self.second, self.last = layer(hidden * (1 + remembers), hidden), layer(hidden, outputs, gain)

@@ -75,7 +75,7 @@ class Group:
         flags = {name: self.results[name] for name in ("reward", "terminated", "truncated")}
         flags |= self._events(tensors.get("decision_events"))
         self.outcome = Outcome({**known, **book, **flags})
-        self.shape, self.device = tuple(self.results["reward"].shape), built_on(tensors)
+        self.shape, self.device = tuple(self.results["reward"].shape), tensors["info"].device
         self._remember(state)
 
     def _events(self, events: torch.Tensor | None) -> dict[str, torch.Tensor]:
@@ -222,11 +222,6 @@ class Group:
             f"{name}{self._of}: expected the function to return a tensor {kinds} {list(self.shape)}{more} on "
             f"{self.device}, got {_described(answer)}"
         )
-
-
-def built_on(tensors: Mapping[str, torch.Tensor]) -> torch.device:
-    """Return where an environment's tensors are."""
-    return tensors["info"].device
 
 
 def _take(kept: torch.Tensor, new: torch.Tensor, mask: torch.Tensor) -> None:

@@ -23,7 +23,7 @@ from kineticsim_env.evaluation import HELD_OUT_SEED, MEASURES
 from kineticsim_env.tasks import TASK_WORDS
 from kineticsim_env.zoo import scripted, trained
 from scripts.machine import describe
-from scripts.pages.markdown import plus_minus, replaced, table, wrapped
+from scripts.pages.markdown import machine_in, plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PRESET = EnvSettings.preset
@@ -90,12 +90,10 @@ def body(found: Mapping[str, Any], task: str) -> str:
 
 def measured(record: Mapping[str, Any]) -> str:
     """Return how it was measured."""
-    machine = record["machine"]
-    where = machine["gpu"] or machine["cpu"]
     rules, what = record["rules"], f"{record['episodes']:,} episodes of each task in `{PRESET}`, the same for all"
     return wrapped(
         f"[Measured](benchmarks/{FILE.name}): {what}; seed {record['seed']}, drawn when it was measured: "
-        f"{rules['date']}, commit {rules['commit']}, on one {where.removeprefix('NVIDIA ')}. ± is half of a 95% "
+        f"{rules['date']}, commit {rules['commit']}, on one {machine_in(record)}. ± is half of a 95% "
         "interval over episodes."
     )
 

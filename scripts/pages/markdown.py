@@ -27,6 +27,12 @@ def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -
         part.write_text(json.dumps(found, indent=indent, default=str) + "\n")
 
 
+def machine_in(record: Mapping[str, Any]) -> str:
+    """Return what results were measured on, of their `machine`: the GPU, or the CPU."""
+    machine = record["machine"]
+    return (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ")
+
+
 def wrapped(paragraph: str) -> str:
     """Break the lines of running text and lists at 120 characters; leave tables, headings, pictures and code."""
     if paragraph.startswith(("|", "#", "!", "<", "```")):

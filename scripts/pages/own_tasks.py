@@ -14,7 +14,7 @@ from typing import Any
 
 from examples import own_tasks
 from scripts.machine import describe
-from scripts.pages.markdown import plus_minus, replaced, table, wrapped
+from scripts.pages.markdown import machine_in, plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "question_to_task.md", ROOT / "docs" / "benchmarks" / "own_tasks.json"
@@ -34,10 +34,9 @@ def body(found: Mapping[str, Any]) -> str:
 
 def measured(record: Mapping[str, Any]) -> str:
     """Return how it was measured."""
-    machine, rules = record["machine"], record["rules"]
-    where = (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ")
+    rules = record["rules"]
     return wrapped(
-        f"[Measured](benchmarks/{FILE.name}) on one {where}, {rules['date']}, commit {rules['commit']}: "
+        f"[Measured](benchmarks/{FILE.name}) on one {machine_in(record)}, {rules['date']}, commit {rules['commit']}: "
         f"{record['minutes']:g} minutes of PPO for each seed, {record['tasks'][0]['episodes']:,} episodes that no "
         "training has seen, the same for all rows of a table. ± is half of a 95% interval over episodes."
     )
