@@ -52,7 +52,7 @@ def test_per_market_shares_and_agents():
 
 
 def test_the_last_class_takes_what_rounding_leaves(monkeypatch):
-    monkeypatch.setattr(opening, "mix64", lambda z: np.full_like(z, 2**64 - 1))
+    monkeypatch.setattr(opening, "high_halves", lambda z: np.full_like(z, 2**32 - 1))
     assert draw([1, 2], num_agents=5, noise=1 - 9e-10, momentum=0, maker=0, fundamental=0) == [[0, 0, 0, 5]] * 2
 
 

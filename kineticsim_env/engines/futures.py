@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.torch_words import EPISODE, GOLDEN, episode_keys, mix64, shifted, signed, unmix64
+from kineticsim_env.runtime.words import EPISODE, GOLDEN, episode_keys, mix64, shifted, signed, unmix64
 
 WORD_WALK, WORD_SLOT = 1 << 30, (1 << 30) + 64
 MOST_TRIED = 1 << 20  # seeds of which one has to fit

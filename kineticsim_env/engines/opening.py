@@ -12,7 +12,7 @@ import torch
 
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.seeds import GOLDEN, episode_key, first_word, mix64
+from kineticsim_env.runtime.words import GOLDEN, episode_keys, high_halves, signed
 
 _WORD_REGIME = (1 << 30) + 8
 _FIRST_WORD = 3 << 30  # of a population: one for each agent
@@ -39,23 +39,21 @@ def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndar
         return array[markets] if array.ndim else np.broadcast_to(array, (len(seeds),))
 
     cumulative = np.cumsum([pick(getattr(config, name)).astype(np.float64) for name in CLASSES], axis=0)
-    bounds = np.rint(cumulative * 2.0**32).astype(np.uint64)  # [4, n]
+    bounds = np.rint(cumulative * 2.0**32).astype(np.int64)  # [4, n]
     bounds[-1] = 1 << 32
     agents = pick(config.num_agents)
-    with np.errstate(over="ignore"):
-        keys = episode_key(seeds, np.zeros_like(seeds))
-        counts = np.zeros((len(seeds), len(CLASSES)), dtype=np.int64)
-        step = max(1, _BLOCK // max(1, len(seeds)))
-        for begin in range(0, int(agents.max()), step):
-            index = np.arange(begin, min(begin + step, int(agents.max())), dtype=np.int64)
-            offset = (index + _FIRST_WORD + 1).astype(np.uint64) * np.uint64(GOLDEN)
-            top = mix64(keys[:, None] + offset[None, :]) >> np.uint64(32)
-            living = index[None, :] < agents[:, None]
-            below = np.zeros(len(seeds), dtype=np.int64)
-            for number in range(len(CLASSES)):
-                upto = np.sum(living & (top < bounds[number][:, None]), axis=1)
-                counts[:, number] += np.maximum(upto - below, 0)
-                below = np.maximum(below, upto)
+    keys = episode_keys(seeds, np.zeros_like(seeds))
+    counts = np.zeros((len(seeds), len(CLASSES)), dtype=np.int64)
+    step = max(1, _BLOCK // max(1, len(seeds)))
+    for begin in range(0, int(agents.max()), step):
+        index = np.arange(begin, min(begin + step, int(agents.max())), dtype=np.int64)
+        top = high_halves(keys[:, None] + (index + _FIRST_WORD + 1) * GOLDEN)
+        living = index[None, :] < agents[:, None]
+        below = np.zeros(len(seeds), dtype=np.int64)
+        for number in range(len(CLASSES)):
+            upto = np.sum(living & (top < bounds[number][:, None]), axis=1)
+            counts[:, number] += np.maximum(upto - below, 0)
+            below = np.maximum(below, upto)
     return counts
 
 
@@ -98,8 +96,8 @@ def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray) -> dict[
 
 def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.ndarray:
     """Draw the regimes that episodes begin in, int32 `[M]`; seeds and episodes are int64 `[M]`."""
-    top = first_word(seed, episode, _WORD_REGIME) >> np.uint64(32)
-    return (top * np.uint64(regimes) >> np.uint64(32)).astype(np.int32)
+    top = high_halves(episode_keys(seed, episode) + signed((_WORD_REGIME + 1) * GOLDEN))
+    return (top * regimes >> 32).astype(np.int32)
 
 
 def open_books(

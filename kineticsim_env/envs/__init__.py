@@ -6,7 +6,7 @@ task_values.py       settings of the task that differ -> rows of numbers
 warm_starts.py       markets that ran for a while -> where episodes begin
 live_task.py         all of these as the engine has them, and as they change
 core.py              `EnvCore`: tensors, resets and steps; eager.py: a step with the fewest checks
-own_functions.py     rewards, features and ends of episodes that users write; custom_tasks.py: tasks with memory, actions;
+own_functions.py     rewards, features, ends of episodes that users write; custom_tasks.py: tasks with memory, actions;
                      moments.py: what these are given; own_groups.py: the calls; own_step.py: a step with them;
                      own_state.py: what they should not keep
 opponents.py         policies in other slots

@@ -22,8 +22,8 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.policies.saved import SavedPolicy
 from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.state_ranges import Ranges
-from kineticsim_env.runtime.torch_words import episode_keys, high_halves, numbers_of
 from kineticsim_env.runtime.values import check_callable, check_dict, show
+from kineticsim_env.runtime.words import episode_keys, high_halves, numbers_of
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable

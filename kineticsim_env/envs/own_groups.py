@@ -16,8 +16,8 @@ from kineticsim_env.envs.infos import info_of_one, info_of_slots
 from kineticsim_env.envs.moments import After, Moment, Outcome
 from kineticsim_env.envs.own_functions import Function, OwnFunctions
 from kineticsim_env.runtime import private_torch
-from kineticsim_env.runtime.torch_words import at_time, episode_keys, high_halves, numbers_of
 from kineticsim_env.runtime.values import show
+from kineticsim_env.runtime.words import at_time, episode_keys, high_halves, numbers_of
 
 FLOATS, BOOL = (torch.float32, torch.float64), (torch.bool,)
 _FIRST_WORD, _WORDS_OF_SLOT = (1 << 30) + (1 << 28), 1 << 20  # of a task's stream: docs/model.md

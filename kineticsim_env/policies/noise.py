@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from kineticsim_env.runtime.torch_words import GOLDEN, episode_keys, mix64, shifted
+from kineticsim_env.runtime.words import GOLDEN, episode_keys, mix64, shifted
 
 
 def words_of(seed: torch.Tensor, markets: torch.Tensor, episodes: torch.Tensor, t: torch.Tensor) -> torch.Tensor:

@@ -18,15 +18,8 @@ import dataclasses
 import numpy as np
 
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
-from kineticsim_env.runtime.seeds import GOLDEN, episode_key
+from kineticsim_env.runtime.words import GOLDEN, episode_keys, signed
 from scripts.benchmarks.backend import Result, Workload
-
-MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64's finaliser, between shifts by 30, 27 and 31
-
-
-def signed(value: int) -> int:
-    """Return the int64 with the low 64 bits of an integer."""
-    return (value + 2**63) % 2**64 - 2**63
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,13 +96,11 @@ class ArrayForm:
     def keys(self) -> np.ndarray:
         """Return the keys of the markets, int64 [M]."""
         seeds = self.seed + np.arange(self.markets, dtype=np.int64)
-        with np.errstate(over="ignore"):
-            return episode_key(seeds, np.zeros_like(seeds)).view(np.int64)
+        return episode_keys(seeds, np.zeros_like(seeds))
 
     def agent_steps(self) -> np.ndarray:
         """Return what agent a adds to a key, `(a + 1) * G`, int64 [A]."""
-        with np.errstate(over="ignore"):
-            return ((np.arange(self.agents, dtype=np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)).view(np.int64)
+        return (np.arange(self.agents, dtype=np.int64) + 1) * GOLDEN
 
     @property
     def key_step(self) -> int:

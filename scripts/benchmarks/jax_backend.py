@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm
+from kineticsim_env.runtime.words import MULTIPLIERS
+from scripts.benchmarks.array_form import ArrayForm
 from scripts.benchmarks.backend import Result, Workload
 
 _UNROLL = 4  # steps in one turn of XLA's loop

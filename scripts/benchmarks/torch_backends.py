@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
+from kineticsim_env.runtime.words import MULTIPLIERS, signed
+from scripts.benchmarks.array_form import ArrayForm
 from scripts.benchmarks.backend import Result, Workload
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)

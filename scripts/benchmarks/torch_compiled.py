@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
+from kineticsim_env.runtime.words import MULTIPLIERS, signed
+from scripts.benchmarks.array_form import ArrayForm
 from scripts.benchmarks.torch_backends import TorchBackend
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)
