@@ -25,6 +25,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.counterfactuals import block_impact as block_impact
     from kineticsim_env.counterfactuals import causal_impact as causal_impact
     from kineticsim_env.counterfactuals import counterfactual as counterfactual
+    from kineticsim_env.data.scores import order_book_scores as order_book_scores
     from kineticsim_env.envs.batched import BatchedParallelEnv as BatchedParallelEnv
     from kineticsim_env.envs.counterfactual_episodes import env_counterfactual as env_counterfactual
     from kineticsim_env.envs.custom_tasks import CustomTask as CustomTask
@@ -48,6 +49,7 @@ _LATE = {
     "load_policy": "kineticsim_env.zoo",
     "measure": "kineticsim_env.statistics",
     "open_sweep": "kineticsim_env.sweeps",
+    "order_book_scores": "kineticsim_env.data.scores",
     "parallel_env": "kineticsim_env.envs.parallel",
     "rollout": "kineticsim_env.envs.rollouts",
     "scorecard": "kineticsim_env.scorecards",
@@ -102,6 +104,7 @@ __getattr__ = _finder(
         "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",
+        "OrderBookScores": "kineticsim_env.data.scores",
         "Rollout": "kineticsim_env.simulator",
         "Scorecard": "kineticsim_env.scorecards",
         "Sweep": "kineticsim_env.sweeps",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = "__init__ __main__ cli config errors scorecards simulator traders".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
-    "agents config runtime traders",
+    "agents config data runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
     "zoo",

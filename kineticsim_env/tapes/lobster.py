@@ -1,4 +1,4 @@
-"""LOBSTER's files of a tape: what happened to a book, message by message, and the book after each.
+"""LOBSTER's files of a tape, and its messages as order events: what happened to a book, and the book after each.
 
 The format: https://lobsterdata.com/info/DataStructure.php. cuda/tape/lobster.h makes messages and books of rows.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.data.events import ADD, DELETE, EXECUTE, REDUCE, OrderEvents
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.values import check_count, is_number, show
 from kineticsim_env.tapes import library
@@ -24,6 +25,7 @@ _NO_PRICE = 9_999_999_999
 _COLUMNS = ("type", "order", "size", "price", "direction")  # of a message, after its time
 _OF_A_NAME = re.compile(r"[^/\\\0\n]*")
 _PARTS = {"date": "2000-01-03", "ticker": "MARKET"}
+_EVENTS = np.array([-1, ADD, REDUCE, DELETE, EXECUTE], np.int8)  # by a message's type
 _SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per level
 
 
@@ -62,16 +64,10 @@ def write(
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
-    if not tape.is_continuous:
-        raise ValueError(
-            "to_lobster: expected a tape of mechanism='continuous', got one of call auctions: LOBSTER has no message "
-            "for an auction's single price; to_parquet writes any tape"
-        )
+    _check_continuous("to_lobster", tape)
     levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
     base = check_count("base", base, -(2**30), 2**30)
-    for name, value in (("interval_seconds", interval_seconds), ("opens", opens)):
-        if not is_number(value) or not 0 <= value < 1e9 or (name != "opens" and value == 0):
-            raise ValueError(f"{name}: expected a number of seconds, got {show(value)}")
+    _check_seconds("interval_seconds", interval_seconds, interval_seconds != 0), _check_seconds("opens", opens)
     date = date.date() if isinstance(date, datetime.datetime) else date
     for what, given in (("date", date), ("ticker", ticker)):
         if not isinstance(given, (str, datetime.date)) or not _OF_A_NAME.fullmatch(str(given)):
@@ -93,6 +89,74 @@ def write(
                     files.add(rows, seconds)
         paths.append((str(pair[0]), str(pair[1])))
     return paths
+
+
+def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEvents:
+    """Return LOBSTER's messages of one market as order events; those of the whole book.
+
+    What rests as the tape begins is added then, as `opening`; an order that trades as it comes is no event, and what
+    is left of it is added. Prices are the tape's ticks, lots its units, and times count from the market's interval 0.
+
+    Args:
+        tape: A `Tape` of continuous trading.
+        number: Of the market among those of the tape.
+        interval_seconds: How long an interval is.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+        MarketError, RuntimeError: Those of `Tape.parts`.
+    """
+    _check_continuous("events", tape)
+    number = check_count("number", number, 0, len(tape.markets) - 1)
+    _check_seconds("interval_seconds", interval_seconds, interval_seconds != 0)
+    native = library.load()
+    of, found, opening = native.ks_lobster_open(0, 1, 0), [np.empty(0, library.MESSAGE)], None
+    try:
+        for rows in chain(tape.rows(number), [np.empty(0, library.ROW)]):
+            opening = len(rows) if opening is None else opening
+            found += [messages for messages, _ in _messages(native, of, rows, 0)]
+    finally:
+        native.ks_lobster_close(of)
+    all_of_them: Any = np.concatenate(found)
+
+    def nanoseconds(intervals: np.ndarray) -> np.ndarray:
+        return np.rint(intervals * (interval_seconds * 1e9)).astype(np.int64)
+
+    begin = tape.begins[number]
+    return OrderEvents(
+        time=nanoseconds(tape.time(all_of_them["event"])),
+        order=all_of_them["order"].copy(),
+        kind=_EVENTS[all_of_them["type"]],
+        side=all_of_them["direction"].astype(np.int8),
+        price=all_of_them["price"].copy(),
+        size=all_of_them["size"].astype(np.int64),
+        opening=np.arange(len(all_of_them)) < (opening or 0),
+        sessions=nanoseconds(np.array([[begin, begin + tape.intervals]], np.float64)),
+    )
+
+
+def _check_continuous(name: str, tape: Any) -> None:
+    if not tape.is_continuous:
+        raise ValueError(
+            f"{name}: expected a tape of mechanism='continuous', got one of call auctions: LOBSTER has no message "
+            "for an auction's single price; to_parquet writes any tape"
+        )
+
+
+def _check_seconds(name: str, value: Any, allowed: bool = True) -> None:
+    if not is_number(value) or not 0 <= value < 1e9 or not allowed:
+        raise ValueError(f"{name}: expected a number of seconds, got {show(value)}")
+
+
+def _messages(native: Any, of: int, rows: np.ndarray, levels: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield messages and books `[k, 4 * levels]` that come of rows; no rows are the end of a tape."""
+    for begin in range(0, max(len(rows), 1), _SLICE):
+        some = np.ascontiguousarray(rows[begin : begin + _SLICE])
+        messages: np.ndarray = np.empty(len(some) + 1, library.MESSAGE)
+        books = np.empty((len(some) + 1, 4 * levels), np.int64)
+        places = [array.ctypes.data for array in (some, messages, books)]
+        count = native.ks_lobster_add(of, places[0], len(some), *places[1:])
+        yield messages[:count], books[:count]
 
 
 def _units(tick: Any) -> int:
@@ -124,21 +188,15 @@ class _Files:
         """Write what comes of rows; no rows end the files."""
         import pyarrow
 
-        for begin in range(0, max(len(rows), 1), _SLICE):
-            some = np.ascontiguousarray(rows[begin : begin + _SLICE])
-            messages: np.ndarray = np.empty(len(some) + 1, library.MESSAGE)
-            books = np.empty((len(some) + 1, 4 * self._levels), np.int64)
-            places = [array.ctypes.data for array in (some, messages, books)]
-            count = self._library.ks_lobster_add(self._of, places[0], len(some), *places[1:])
-            found = messages[:count]
-            if count and np.abs(found["price"]).max() >= _NO_PRICE:
+        for found, books in _messages(self._library, self._of, rows, self._levels):
+            if len(found) and np.abs(found["price"]).max() >= _NO_PRICE:
                 raise ValueError(
                     f"tick, base: expected prices below {_NO_PRICE} in size, which stands for an empty level, got "
                     f"{found['price'][np.abs(found['price']).argmax()]}"
                 )
             columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))
-            self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books[:count].T)), schema=self._schemas[1]))
+            self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books.T)), schema=self._schemas[1]))
 
     def close(self) -> None:
         """Close both files."""

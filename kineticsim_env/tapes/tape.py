@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+    from kineticsim_env.data.events import OrderEvents
+
 _CHUNK = 1 << 19  # rows, about
 _COLUMNS = ("interval", "event", "time", "market", "order_id", "agent", "agent_class", "type", "side", "price",
             "quantity", "marketable", "counterparty_id", "remaining", "reason")  # fmt: skip
@@ -120,11 +122,15 @@ class Tape:
                     yield Part(market, rows)
 
     def rows(self, number: int) -> Iterator[np.ndarray]:
-        """Play market `number` of these, and yield its rows, `library.ROW`; errors are those of `parts`."""
+        """Play market `number` of these, and yield its rows, `library.ROW`; errors are those of `parts`.
+
+        The first that it yields are the orders that rest as the tape begins.
+        """
         engine, of = self._branch.engine(number), library.load()
         bar = progress_bar(self._progress, "tape", "interval", self.intervals)
         player = engine.open(of)
         try:
+            yield library.rows_of(of, player)  # what rests as the tape begins
             for quotes, flags, count, fundamental in self._pieces(number):
                 ended = of.ks_tape_play(player, _address(quotes), _address(flags), count, _address(fundamental))
                 market = self._branch.markets[number]
@@ -204,6 +210,12 @@ class Tape:
         from kineticsim_env.tapes import lobster
 
         return lobster.write(self, folder, **options)
+
+    def events(self, number: int = 0, interval_seconds: float = 1.0) -> OrderEvents:
+        """Return what happened to the orders of one of the markets, under continuous trading; see `lobster.events`."""
+        from kineticsim_env.tapes import lobster
+
+        return lobster.events(self, number, interval_seconds)
 
     def _coded(self) -> dict[str, np.ndarray]:
         """Return all columns; those of few texts as numbers of texts."""
