@@ -1,4 +1,4 @@
-"""`FlowTable`: the integers that an order flow is made of, and its file. docs/model.md, "Order flow", says what they do."""
+"""`FlowTable`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do."""
 
 from __future__ import annotations
 

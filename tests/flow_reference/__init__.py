@@ -1,4 +1,4 @@
-"""An order flow's market in C++, order by order: the second implementation beside the NumPy one, of docs/model.md alone."""
+"""An order flow's market in C++, order by order: the second implementation beside the NumPy one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from kineticsim_env.flow import table as flow_table
-from kineticsim_env.runtime import cuda_dir
 from kineticsim_env.runtime.cxx import find_cxx
+from kineticsim_env.runtime.sources import cuda_dir
 
 HERE = Path(__file__).parent
 EVENT = np.dtype(
@@ -62,7 +62,7 @@ class FlowReference:
         return library().flow_play(self._of, events)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return bid, ask, fleeting_units [L], lives [2, L], flow [8]; last_tick, price_origin, volume in numbers [3]."""
+        """Return bid, ask, fleeting_units [L], lives [2, L], flow [8], and last_tick, price_origin, volume."""
         levels = self._levels
         shapes = {"bid": levels, "ask": levels, "lives": (2, levels), "fleeting_units": levels, "flow": 8, "numbers": 3}
         found = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
