@@ -111,6 +111,7 @@ ONE = (0, 7, ADD, 1, 99, 5)
             "event 1: expected the side 1 it was added with, got delete of 5 .*, side -1, at 99",
         ),
         ([ONE, (1, 7, DELETE, 1, 98, 5)], "event 1: expected the price 99 it was added at, got .* at 98"),
+        ([(0, 9, ADD, 1, 99, 5), ONE, (1, 9, REDUCE, 1, 9, 1), (1, 7, REDUCE, 1, 9, 1)], "event 2: expected the price"),
         ([(3, *ONE[1:]), (1, 8, ADD, 1, 99, 5)], r"events.time\[1\]: expected times that do not fall, got 1"),
         ([(0, 7, ADD, 2, 99, 5)], r"events.side\[0\]: expected 1 or -1, got 2"),
         ([(0, 7, 4, 1, 99, 5)], r"events.kind\[0\]: expected 0 to 3, got 4"),
@@ -163,6 +164,10 @@ def test_a_span_begins_with_the_book_that_was():
             assert (books.prices[count:] == whole.prices[rest]).all()
             assert (books.sizes[count:] == whole.sizes[rest]).all()
         assert len(between(events, last + 1, last + 9)) == 0
+    none = between(table([], sessions=np.empty((0, 2))), 0, 5)
+    assert len(none) == len(none.sessions) == 0
+    with pytest.raises(TypeError, match="first: expected a whole number"):
+        between(events, 0.5, 5)
 
 
 def test_in_larger_lots():

@@ -246,6 +246,8 @@ def test_nothing_seen():
     """Events of which only the opening was seen have no score, and no distance."""
     quiet = table(BEFORE, opening=4)
     busy, _ = random_table(1, 400)
+    none = table([], sessions=np.empty((0, 2)))
+    assert np.isnan(ks.order_book_scores(none, none, resamples=0).mean.l1.value)
     found = ks.order_book_scores(quiet, quiet, resamples=2)
     assert all(np.isnan(score.l1.value) for score in (*found.scores, found.mean))
     assert "-" in str(found)
@@ -256,14 +258,16 @@ def test_nothing_seen():
 
 def test_what_is_refused():
     events, _ = random_table(1, 50)
+    wrong = dataclasses.replace(events, sessions=None)
     for error, text, one, other, options in (
         (TypeError, "real: expected an OrderEvents, got None", None, events, {}),
         (TypeError, "simulated: expected an OrderEvents, got 3", events, 3, {}),
         (TypeError, "floor: expected an OrderEvents, got 'half'", events, events, {"floor": "half"}),
         (ValueError, "confidence: expected a number above 0 and below 1, got 1", events, events, {"confidence": 1}),
         (ValueError, "resamples: expected 0 to", events, events, {"resamples": -1}),
-        (ValueError, "real: expected events of a session at least", table([], sessions=np.empty((0, 2))), events, {}),
-        (ValueError, "event 0: expected an order that", events, table([(0, 7, DELETE, 1, 99, 5)]), {}),
+        (ValueError, "simulated: event 0: expected an order that", events, table([(0, 7, DELETE, 1, 99, 5)]), {}),
+        (ValueError, "real: events.size: expected int64", dataclasses.replace(events, size=None), events, {}),
+        (ValueError, "floor: events.sessions: expected int64", events, events, {"floor": wrong}),
     ):
         with pytest.raises(error, match=text):
             ks.order_book_scores(one, other, **options)

@@ -378,8 +378,12 @@ def test_rows_are_what_the_library_writes():
     assert library.ROW.itemsize == 56 and library.MESSAGE.itemsize == 40
     made, _ = tape_of()
     assert library.load().ks_tape_count.restype is ctypes.c_int64
-    (part,) = made.parts()
-    assert part.rows.dtype == library.ROW and set(part.rows["kind"]) == {0, 1, 2}
+    opening, *parts = made.parts()
+    assert set(opening.rows["kind"]) == {0} and set(opening.rows["who"]) <= {
+        library.WHO.index("resting"),
+        library.WHO.index("slot"),
+    }
+    assert all(part.rows.dtype == library.ROW for part in parts) and set(parts[0].rows["kind"]) == {0, 1, 2}
 
 
 WRONG = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def follow_orders(events: OrderEvents) -> Orders:
         (price != price[first], lambda i: f"the price {price[first[i]]} it was added at"),
     ):
         if wrong.any():
-            i = int(wrong.argmax())
+            i = np.flatnonzero(wrong)[sort[wrong].argmin()]
             got = f"{KINDS[kind[i]]} of {size[i]} lots of order {order[i]}, side {side[i]}, at {price[i]}"
             raise ValueError(f"event {sort[i]}: expected {allowed(i)}, got {got}")
     added, remaining = np.empty_like(sort), np.empty_like(sort)
@@ -107,7 +108,8 @@ def replay(events: OrderEvents, levels: int = 10) -> Books:
     check_instance("events", events, OrderEvents)
     levels = check_count("levels", levels, 1, 8192)
     session = follow_orders(events).session
-    changed: Any = (([], [], []), ([], [], []))  # by side: after which events the best levels were others, and these
+    # By side: after which events the best levels were others, their prices and their sizes.
+    changed: Any = [(array("q"), array("q"), array("q")) for _ in range(2)]
     units = np.where(events.kind == ADD, events.size, -events.size).tolist()
     began, book = -1, []
     for event, (side, price, by, now) in enumerate(
@@ -117,8 +119,8 @@ def replay(events: OrderEvents, levels: int = 10) -> Books:
             # Prices with a minus if they are bids, ascending, so the best comes first, and the sizes there. They end
             # with levels that there are not, so the first `levels` are always there.
             began, book = now, [([NO_PRICE] * levels, [0] * levels) for _ in changed]
-            for (prices, sizes), (when, shown, held) in zip(book, changed, strict=True):
-                when.append(event), shown.append(prices[:levels]), held.append(sizes[:levels])
+            for (prices, sizes), (when, *shown) in zip(book, changed, strict=True):
+                when.append(event), shown[0].extend(prices), shown[1].extend(sizes)
         which = side != BID
         key = price if which else -price
         prices, sizes = book[which]
@@ -131,13 +133,13 @@ def replay(events: OrderEvents, levels: int = 10) -> Books:
         else:
             del prices[place], sizes[place]
         if place < levels:
-            when, shown, held = changed[which]
-            when.append(event), shown.append(prices[:levels]), held.append(sizes[:levels])
+            when, *shown = changed[which]
+            when.append(event), shown[0].extend(prices[:levels]), shown[1].extend(sizes[:levels])
     n = len(events)
     found = Books(np.empty((n, 2, levels), np.int64), np.empty((n, 2, levels), np.int64))
-    for side, (when, shown, held) in enumerate(changed):
+    for side, (when, *shown) in enumerate(changed):
         last = np.searchsorted(when, np.arange(n), side="right") - 1
-        for to, values in ((found.prices, shown), (found.sizes, held)):
+        for to, values in zip((found.prices, found.sizes), shown, strict=True):
             to[:, side] = np.array(values, np.int64).reshape(-1, levels)[last]
     found.prices[:, 0] *= -1
     return found
@@ -152,17 +154,18 @@ def between(events: OrderEvents, first: int, last: int) -> OrderEvents:
         last: Nanoseconds; events of this time are not.
     """
     check_instance("events", events, OrderEvents)
+    first, last = check_count("first", first, -(2**62), 2**62), check_count("last", last, -(2**62), 2**62)
     orders = follow_orders(events)
-    spans = np.clip(events.sessions, first, last)
-    spans = spans[(events.sessions[:, 0] < last) & (events.sessions[:, 1] >= first)]
+    begins, ends = events.sessions.T
+    spans = np.clip(events.sessions, first, last)[(begins < last) & (ends >= first)]
+    now = np.searchsorted(begins, first, side="right") - 1
+    latest: Any = {}  # event of each order, by the event that added it; a dict keeps who came first
+    if now >= 0 and first <= ends[now]:
+        for event in np.flatnonzero((events.time < first) & (orders.session == now)).tolist():
+            latest[int(orders.added[event])] = event
+    resting = [(added, orders.left[event]) for added, event in latest.items() if orders.left[event]]
+    resting = np.array(resting, np.int64).reshape(-1, 2)
     inside = (events.time >= first) & (events.time < last)
-    before = np.flatnonzero(events.time < first)
-    now = np.searchsorted(events.sessions[:, 0], first, side="right") - 1
-    latest: Any = {}  # event of each order that rests, by the event that added it; a dict keeps who came first
-    for event in before[orders.session[before] == now].tolist():
-        latest[int(orders.added[event])] = event
-    resting = np.array([(added, orders.left[event]) for added, event in latest.items() if orders.left[event]], np.int64)
-    resting = resting.reshape(-1, 2) if first <= events.sessions[max(now, 0), 1] else np.empty((0, 2), np.int64)
     rows = np.concatenate([resting[:, 0], np.flatnonzero(inside)])
     found, count = select(events, rows, spans), len(resting)
     found.time[:count], found.size[:count], found.opening[:count] = first, resting[:, 1], True

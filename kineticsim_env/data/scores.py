@@ -129,30 +129,37 @@ def order_book_scores(
     check_instance("real", real, OrderEvents), check_instance("simulated", simulated, OrderEvents)
     resamples, seed = check_count("resamples", resamples, 0), check_count("seed", seed, 0, 2**63 - 1)
     confidence = check_number("confidence", confidence, 0, 1, above=True)
-    if not len(real.sessions):
-        raise ValueError("real: expected events of a session at least, got none")
     if confidence >= 1:
         raise ValueError(f"confidence: expected a number above 0 and below 1, got {confidence}")
-    pairs = [(real, simulated)]
+    shown = [_shown("real", real), _shown("simulated", simulated)]
     if floor is None:
-        begin, end = real.sessions[0, 0], real.sessions[-1, 1] + 1
+        begin, end = (real.sessions[0, 0], real.sessions[-1, 1] + 1) if len(real) else (0, 0)
         middle = (int(begin) + int(end)) // 2
-        pairs.append((between(real, begin, middle), between(real, middle, end)))
+        halves = between(real, begin, middle), between(real, middle, end)
+        apart = [_shown("real", half) for half in halves]
     else:
-        pairs.append((check_instance("floor", floor, OrderEvents), real))
+        apart = [_shown("floor", check_instance("floor", floor, OrderEvents)), shown[0]]
     generator = np.random.default_rng(seed)
-    seen = [[list(sessions_of(events)) for events in pair] for pair in pairs]
-    found, beside = (_all_distances(*pair, count, generator) for pair, count in zip(seen, (resamples, 0), strict=True))
+    found, beside = _all_distances(shown, resamples, generator), _all_distances(apart, 0, generator)
 
     def score(name: str) -> Score:
-        l1, wasserstein = (_distance(found[name][i], beside[name][i, 0], confidence) for i in range(2))
-        return Score(name, l1, wasserstein, *(_mean(name, sample) for sample in seen[0]))
+        ends = (1.0, math.inf)  # of L1, and of Wasserstein-1
+        l1, wasserstein = (_distance(found[name][i], beside[name][i, 0], confidence, ends[i]) for i in range(2))
+        return Score(name, l1, wasserstein, *(_mean(name, sample) for sample in shown))
 
     return OrderBookScores(
         tuple(map(score, SCORES)), score(_MEAN), tuple(map(score, (*FURTHER, *CONDITIONAL))),
-        *map(responses, seen[0]), np.array(LAGS),
+        *map(responses, shown), np.array(LAGS),
         "halves of the real events" if floor is None else "other real events and the real ones",
     )  # fmt: skip
+
+
+def _shown(name: str, events: OrderEvents) -> list[Session]:
+    """Return what the sessions of an argument showed."""
+    try:
+        return list(sessions_of(events))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _values(name: str, sample: Sequence[Session]) -> np.ndarray:
@@ -166,15 +173,15 @@ def _mean(name: str, sample: Sequence[Session]) -> float:
 
 
 def _all_distances(
-    real: Sequence[Session], simulated: Sequence[Session], resamples: int, generator: np.random.Generator
+    samples: Sequence[Sequence[Session]], resamples: int, generator: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Return what `distances` returns of each score, and the mean of the 19."""
     found = {}
     for name in (*SCORES, *FURTHER):
-        both = (_values(name, sample) for sample in (real, simulated))
+        both = (_values(name, sample) for sample in samples)
         found[name] = distances(*both, name in DISCRETE, resamples, generator)
     for name in CONDITIONAL:
-        found[name] = conditional_distances(name, real, simulated, resamples, generator)
+        found[name] = conditional_distances(name, *samples, resamples, generator)
     all_of_them = np.array([found[name] for name in SCORES])
     known = ~np.isnan(all_of_them)
     found[_MEAN] = np.divide(
@@ -183,7 +190,7 @@ def _all_distances(
     return found
 
 
-def _distance(found: np.ndarray, floor: float, confidence: float) -> Distance:
+def _distance(found: np.ndarray, floor: float, confidence: float, most: float) -> Distance:
     """Return a distance and its interval, of what `distances` returns of one metric.
 
     What is drawn anew is further apart, in the mean, than the samples are. So the interval is that of the differences
@@ -192,7 +199,7 @@ def _distance(found: np.ndarray, floor: float, confidence: float) -> Distance:
     value, low, high = float(found[0]), math.nan, math.nan
     if len(found) > 2 and not math.isnan(value):
         ends = np.quantile(found[1:] - found[1:].mean(), [(1 - confidence) / 2, (1 + confidence) / 2])
-        low, high = (max(value + float(end), 0.0) for end in ends)
+        low, high = (float(end) for end in np.clip(value + ends, 0, most))
     return Distance(value, low, high, float(floor))
 
 
