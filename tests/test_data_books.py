@@ -224,3 +224,6 @@ def test_events_of_a_tape_are_refused_by_name():
         tape.events(2)
     with pytest.raises(ValueError, match="interval_seconds: expected a number of seconds, got 0"):
         tape.events(interval_seconds=0)
+    with pytest.raises(ValueError, match="interval_seconds: expected 5 intervals to last less than 4e"):
+        tape.events(interval_seconds=9e8)
+    assert tape.events(interval_seconds=7e8).sessions.tolist() == [[0, 35 * 10**17]]
