@@ -212,6 +212,15 @@ def test_volume_by_spread_by_hand():
     assert np.isclose(found[1], 4 / 7 * 2, atol=1e-2)  # 2 lots apart, whose deviation is 1; none of spread 3
 
 
+def test_many_spreads_are_conditions_by_tenths():
+    """Of spreads that two samples hardly share each would be a condition that only one has."""
+    times = range(4000)
+    one, other = (quoted(times, [1 + (7 * i + k) % 4001 for i in times], [[0, 4000]]) for k in (0, 1))
+    assert conditional_distances("ask_volume_touch by spread", one, other, 0, np.random.default_rng(0))[0, 0] == 0
+    few = [quoted(range(100), [1 + i % 10 + 10 * k for i in range(100)], [[0, 100]]) for k in (0, 1)]
+    assert conditional_distances("ask_volume_touch by spread", *few, 0, np.random.default_rng(0))[0, 0] == 1
+
+
 def quoted(times, spreads, sessions):
     """Return the session in which the ask is now so far from the bid, now so far."""
     made = [(sessions[0][0], 1, ADD, 1, 99, 5)]
