@@ -158,12 +158,17 @@ def test_a_span_begins_with_the_book_that_was():
             part = between(events, first, last + 1)
             rest = events.time >= first
             assert len(part) - part.opening.sum() == rest.sum() and (part.time >= first).all()
+            assert (part.sessions[0, 0], part.sessions[-1, 1]) == (max(first, events.sessions[0, 0]), last)
             assert (part.time[part.opening] == first).all() and not part.opening[part.opening.sum() :].any()
             books = replay(part, 4)  # consistent, or this would raise
             count = int(part.opening.sum())
             assert (books.prices[count:] == whole.prices[rest]).all()
             assert (books.sizes[count:] == whole.sizes[rest]).all()
         assert len(between(events, last + 1, last + 9)) == 0
+    events, _ = random_table(2, sessions=2)
+    (begin, end) = events.sessions[1].tolist()
+    assert between(events, begin, end + 1).sessions.tolist() == [[begin, end]]
+    assert between(events, begin - 50, end - 3).sessions.tolist() == [[begin, end - 3]]  # nobody looked before
     none = between(table([], sessions=np.empty((0, 2))), 0, 5)
     assert len(none) == len(none.sessions) == 0
     with pytest.raises(TypeError, match="first: expected a whole number"):
@@ -219,3 +224,6 @@ def test_events_of_a_tape_are_refused_by_name():
         tape.events(2)
     with pytest.raises(ValueError, match="interval_seconds: expected a number of seconds, got 0"):
         tape.events(interval_seconds=0)
+    with pytest.raises(ValueError, match="interval_seconds: expected 5 intervals to last less than 4e"):
+        tape.events(interval_seconds=9e8)
+    assert tape.events(interval_seconds=7e8).sessions.tolist() == [[0, 35 * 10**17]]

@@ -60,7 +60,23 @@ def test_scores_by_hand():
     found = values(table(HAND, opening=4))
     assert set(found) == set(KNOWN) and len(found) == 19
     for name, wanted in KNOWN.items():
-        assert np.allclose(found[name], wanted), name
+        assert len(found[name]) == len(wanted) and np.allclose(found[name], wanted), name
+
+
+def test_a_side_that_is_empty():
+    """Has no spread and no depth, all the imbalance, and no lots."""
+    rows = [BEFORE[0], BEFORE[2], (1, 3, DELETE, -1, 101, 6), (2, 1, REDUCE, 1, 99, 1), (3, 5, ADD, -1, 100, 1)]
+    found = values(table(rows, opening=2))
+    assert found["spread"].tolist() == [1] and np.allclose(found["imbalance"], [1, 1, 3 / 5])
+    assert found["ask_volume_touch"].tolist() == [0, 0, 1]
+    assert len(found["bid_cancel_depth"]) == len(found["ask_cancel_depth"]) == 0
+    assert found["ask_limit_depth"].tolist() == [0.5] and found["bid_cancel_level"].tolist() == [1]
+
+
+def test_seconds_are_those_of_the_session():
+    rows = [(S // 2, *BEFORE[2][1:]), *((t, 3, EXECUTE, -1, 101, 1) for t in (6 * S // 5, 7 * S // 5, 8 * S // 5))]
+    found = values(table(rows, opening=1, sessions=[[S // 2, 2 * S]]))
+    assert np.allclose(found["log_volume_per_minute"], np.log([120, 60]))
 
 
 def test_order_flow_imbalance_by_hand():
@@ -130,6 +146,12 @@ def test_distances_of_samples():
     assert one_empty[0] == 1 and np.isnan(one_empty[1])
 
 
+def test_tails_are_moved_in():
+    """One number far out would be the deviation of all."""
+    far = np.arange(10_000.0)
+    assert np.allclose(apart(far, np.r_[far[1:] + 500, 1e12]), apart(far, far + 500), rtol=0.02)
+
+
 def test_distances_agree_with_scipy_and_numpy():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(2)
@@ -190,6 +212,41 @@ def test_volume_by_spread_by_hand():
     assert np.isclose(found[1], 4 / 7 * 2, atol=1e-2)  # 2 lots apart, whose deviation is 1; none of spread 3
 
 
+def test_many_spreads_are_conditions_by_tenths():
+    """Of spreads that two samples hardly share each would be a condition that only one has."""
+    times = range(4000)
+    one, other = (quoted(times, [1 + (7 * i + k) % 4001 for i in times], [[0, 4000]]) for k in (0, 1))
+    assert conditional_distances("ask_volume_touch by spread", one, other, 0, np.random.default_rng(0))[0, 0] == 0
+    few = [quoted(range(100), [1 + i % 10 + 10 * k for i in range(100)], [[0, 100]]) for k in (0, 1)]
+    assert conditional_distances("ask_volume_touch by spread", *few, 0, np.random.default_rng(0))[0, 0] == 1
+
+
+def quoted(times, spreads, sessions):
+    """Return the session in which the ask is now so far from the bid, now so far."""
+    made = [(sessions[0][0], 1, ADD, 1, 99, 5)]
+    for i, (time, spread) in enumerate(zip(times, spreads, strict=True)):
+        made += [(time, 10 + i, ADD, -1, 99 + spread, 1), (time, 10 + i, DELETE, -1, 99 + spread, 1)]
+    return seen(table(made, opening=1, sessions=sessions))
+
+
+def test_the_spread_by_time_by_hand():
+    """In the first tenth of the session it is 1 against 2, in the last 3 and 3, whenever the session was."""
+    one = quoted([0, 5, 95, 100], [1, 1, 3, 3], [[0, 100]])
+    other = quoted([1000, 1009, 1191, 1200], [2, 2, 3, 3], [[1000, 1200]])
+    found = conditional_distances("spread by time", one, other, 0, np.random.default_rng(0))[:, 0]
+    assert np.allclose(found, [0.5, 0.5 * 1 / 0.5], atol=1e-2)
+
+
+def test_the_spread_by_volatility_by_hand():
+    """500 events of quiet and 500 of moves, in either order, are the same under each condition."""
+    quiet, moves = [2] * 500, [2, 3, 1, 2] * 125
+    for steps, wanted in ((1, 0), (2, None)):
+        one = quoted(range(1000), quiet + moves, [[0, 1000]])
+        other = quoted(range(0, 1000 * steps, steps), moves + quiet, [[0, 1000 * steps]])
+        found = conditional_distances("spread by volatility", one, other, 0, np.random.default_rng(0))[:, 0]
+        assert np.allclose(found, wanted) if wanted is not None else found[0] >= 0.5  # slower moves are others
+
+
 def test_responses_by_hand():
     (one,) = seen(table(HAND, opening=4))
     found = responses([one])
@@ -204,7 +261,7 @@ def test_responses_by_hand():
     swept = [*BEFORE, (1, 3, EXECUTE, -1, 101, 6), (1, 4, EXECUTE, -1, 103, 1), (2, 4, REDUCE, -1, 103, 1)]
     swept[3] = (0, 4, ADD, -1, 103, 3)
     found = responses(seen(table(swept, opening=4)))
-    assert np.allclose(found["market, mid moves"][:2], [1, 1])
+    assert np.allclose(found["market, mid moves"][:2], [1, 1]) and np.isnan(found["market, mid stays"]).all()
 
 
 def test_a_comparison():

@@ -11,7 +11,8 @@ from kineticsim_env.data.events import ADD, BID, EXECUTE
 from kineticsim_env.data.measures import SECOND, Session
 
 _TOGETHER = 500  # events over which volatility is measured
-_PARTS = 10  # of a session, and of volatilities
+_PARTS = 10  # of a session, of volatilities, and of spreads
+_MOST = 100  # different spreads that are told apart one by one
 LAGS = (1, 2, 5, 10, 20, 50, 100, 200)  # events after which a response is measured
 KINDS = tuple(f"{kind}, mid {moves}" for kind in ("market", "limit", "cancel") for moves in ("stays", "moves"))
 
@@ -64,8 +65,9 @@ def conditional_distances(
         found = [measure(session) for session in sample]
         values.append(np.concatenate([np.empty(0), *(value for value, _ in found)]))
         given.append(np.concatenate([np.empty(0), *(condition for _, condition in found)]))
-    if parted and sum(map(len, given)):
-        ends = np.quantile(np.concatenate(given), np.arange(1, _PARTS) / _PARTS)
+    both = np.concatenate(given)
+    if len(both) and (parted or len(np.unique(both)) > _MOST):
+        ends = np.quantile(both, np.arange(1, _PARTS) / _PARTS)
         given = [np.searchsorted(ends, condition, side="right") for condition in given]
     total, weight = np.zeros((2, 1 + resamples)), np.zeros((2, 1))
     for condition in np.unique(np.concatenate(given)):

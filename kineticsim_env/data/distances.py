@@ -39,7 +39,7 @@ def distances(
     both = np.clip(both, *np.quantile(both, [_TAIL, 1 - _TAIL]))
     support, codes = np.unique(both, return_inverse=True)
     bins = np.arange(len(support)) if discrete else _first_of_bins(both, support)
-    steps = np.diff(support) / (both.std() or 1)
+    steps = np.diff(support) / both.std()
     samples = [_Blocks(part, len(support)) for part in np.split(codes, [len(real)])]
     weights = [np.vstack([np.ones(len(part)), part.drawn(resamples, generator)]) for part in samples]
     for begin in range(0, 1 + resamples, _AT_ONCE):

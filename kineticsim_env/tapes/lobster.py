@@ -26,6 +26,7 @@ _COLUMNS = ("type", "order", "size", "price", "direction")  # of a message, afte
 _OF_A_NAME = re.compile(r"[^/\\\0\n]*")
 _PARTS = {"date": "2000-01-03", "ticker": "MARKET"}
 _EVENTS = np.array([-1, ADD, REDUCE, DELETE, EXECUTE], np.int8)  # by a message's type
+_MOST_SECONDS = 4e9  # of a table of order events
 _SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per level
 
 
@@ -108,7 +109,14 @@ def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEv
     """
     _check_continuous("events", tape)
     number = check_count("number", number, 0, len(tape.markets) - 1)
+    begin = int(tape.begins[number])
+    end = begin + tape.intervals
     _check_seconds("interval_seconds", interval_seconds, interval_seconds != 0)
+    if end * interval_seconds >= _MOST_SECONDS:
+        raise ValueError(
+            f"interval_seconds: expected {end} intervals to last less than {_MOST_SECONDS:.0g} seconds, as int64 holds "
+            f"them in nanoseconds, got {interval_seconds}"
+        )
     native = library.load()
     of, found, opening = native.ks_lobster_open(0, 1, 0), [np.empty(0, library.MESSAGE)], None
     try:
@@ -122,7 +130,6 @@ def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEv
     def nanoseconds(intervals: np.ndarray) -> np.ndarray:
         return np.rint(intervals * (interval_seconds * 1e9)).astype(np.int64)
 
-    begin = tape.begins[number]
     return OrderEvents(
         time=nanoseconds(tape.time(all_of_them["event"])),
         order=all_of_them["order"].copy(),
@@ -131,7 +138,7 @@ def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEv
         price=all_of_them["price"].copy(),
         size=all_of_them["size"].astype(np.int64),
         opening=np.arange(len(all_of_them)) < (opening or 0),
-        sessions=nanoseconds(np.array([[begin, begin + tape.intervals]], np.float64)),
+        sessions=nanoseconds(np.array([[begin, end]], np.float64)),
     )
 
 
