@@ -91,11 +91,14 @@ class FlowMarket:
         self._orders: list[dict[int, list[list[int]]]] = [{}, {}]  # by side and tick: [id, units, life], oldest first
         self._rows: list[tuple[int, ...]] = []
         self._numbered = 0
+        self._there = [0, 0]  # units of each side, and orders
+        self._number = [0, 0]
         # Cancellation weights [life] by distance, and the sizes [side, life] of a band's group.
         self._cancel = table.cancel[:, _BANDS]
         self._sizes = [[[one.tolist() for one in life] for life in side] for side in table.limit_size]
         self._limits = [[int(weights.sum()) for weights in side] for side in table.limit]
         self._open(init_price)
+        self._best = self.best()
 
     def _open(self, init_price: int) -> None:
         for tick in range(self.levels):
@@ -139,11 +142,16 @@ class FlowMarket:
         self._rows.append((self.time, order, kind, SIDES[side], tick + self.origin, size, opening))
 
     def _add(self, side: int, tick: int, life: int, size: int, opening: bool = False) -> None:
-        self.units[side, life, tick] += size
-        self.count[side, life, tick] += 1
+        self._change(side, life, tick, size, 1)
         self._numbered += 1
         self._orders[side].setdefault(tick, []).append([self._numbered, size, life])
         self._note(ADD, side, tick, self._numbered, size, opening)
+
+    def _change(self, side: int, life: int, tick: int, units: int, orders: int) -> None:
+        self.units[side, life, tick] += units
+        self.count[side, life, tick] += orders
+        self._there[side] += units
+        self._number[side] += orders
 
     def _bring(self, side: int, tick: int, away: int, word: int, opening: bool) -> None:
         """Add what rests at a tick as the market opens, or as the grid comes to it."""
@@ -170,8 +178,7 @@ class FlowMarket:
 
     def _cancel_order(self, side: int, tick: int, life: int, number: int, best: Best) -> None:
         size = self._leaving(side, tick, life, number, best)
-        self.units[side, life, tick] -= size
-        self.count[side, life, tick] -= 1
+        self._change(side, life, tick, -size, -1)
         self._lose(side, tick, life, size, traded=False)
 
     def _leaving(self, side: int, tick: int, life: int, number: int, best: Best) -> int:
@@ -183,15 +190,15 @@ class FlowMarket:
 
     def _trade(self, side: int, quantity: int) -> int:
         """Trade with a side at any price, but never all that it has; return the units."""
-        quantity = left = max(0, min(quantity, int(self.units[side].sum()) - 1))
+        quantity = left = max(0, min(quantity, self._there[side] - 1))
         while left:
             tick = self.best()[side]
             for life in (LASTING, FLEETING):
                 there = int(self.units[side, life, tick])
                 part = min(left, there)
                 if part:
-                    self.units[side, life, tick] -= part
-                    self.count[side, life, tick] = -(-int(self.count[side, life, tick]) * (there - part) // there)
+                    count = int(self.count[side, life, tick])
+                    self._change(side, life, tick, -part, -(count * part // there))
                     self._lose(side, tick, life, part, traded=True)
                     left -= part
             self.last_tick = tick
@@ -207,11 +214,12 @@ class FlowMarket:
             if self.g % self.beat == 0:
                 self._follow_mid()
             self._advance_clock(clock)
-            before = self.best()
+            before = self._best
             traded = self._take_event(before, choice, order, jump)
-            self.after = TRADED if traded else MOVED if self.best() != before else NOTHING
+            self._best = self.best()
+            self.after = TRADED if traded else MOVED if self._best != before else NOTHING
             self.g += 1
-            if self.units.sum((1, 2)).max() >= 2**31 or self.time >= 2**62:
+            if max(self._there) >= 2**31 or self.time >= 2**62:
                 raise OverflowError(f"event {self.g - 1}: a side has reached 2^31 units, or the time 2^62 ns")
 
     def _advance_clock(self, word: int) -> None:
@@ -225,8 +233,7 @@ class FlowMarket:
         self.time += int(self.table.gap[self.state]) * (((32 - n) << 16) - (here + ((after - here) * h >> 16))) >> 16
 
     def _follow_mid(self) -> None:
-        best, empty = self.best(), [not self.units[side].any() for side in (0, 1)]
-        by = ((2 * self.last_tick if any(empty) else sum(best)) >> 1) - self.levels // 2
+        by = (sum(self._best) if all(self._there) else 2 * self.last_tick) // 2 - self.levels // 2
         if not self.window or abs(by) <= self.window:
             return
         for side in (0, 1):
@@ -247,6 +254,8 @@ class FlowMarket:
         best, side, come = self.best(), int(by > 0), min(abs(by), self.levels)
         for tick in range(self.levels - come, self.levels) if side else range(come):
             self._bring(side, tick, self._distance(side, tick, best), self._word(_ENTRY + tick), False)
+        self._there, self._number = (state.sum((1, 2)).tolist() for state in (self.units, self.count))
+        self._best = self.best()
 
     def _take_event(self, best: Best, choice: int, order: int, jump: int) -> int:
         """Return how many units traded."""
@@ -274,7 +283,7 @@ class FlowMarket:
         if not len(ticks):
             self.left = 0
             return None
-        if self.count[side].sum() == 1:
+        if self._number[side] == 1:
             return 0
         tick = int(ticks[0] if not word >> 62 & 1 else ticks[-1])
         fleeting, all_ = int(self.count[side, FLEETING, tick]), int(self.count[side, :, tick].sum())
@@ -296,7 +305,7 @@ class FlowMarket:
             return self._take_market_order(word)
         if which < 3:
             self._take_limit_order(which - 1, r, word, best, spread)
-        elif self.count[which - 3].sum() != 1:
+        elif self._number[which - 3] != 1:
             side = which - 3
             ordered = going[side].T if side else going[side][:, ::-1].T  # [L, life], from the best tick away from the mid
             place = int(np.searchsorted(np.cumsum(ordered), r, side="right"))

@@ -18,6 +18,7 @@ EDGES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257)
 BANDS = len(EDGES) - 1
 GROUPS = (0, *[1] * 4, *[2] * 6, *[3] * (BANDS - 11))  # of bands, which have sizes of orders in common
 SPREADS = 3  # classes of spread: 1 tick, 2 ticks, more
+SIZES = 16  # that an order may have, each as likely
 STATES = 5  # of the clock
 AFTER = ("nothing", "best price moved", "trade")  # what the event before did, by which the clock's states follow
 UNIT = 1 << 22  # of a weight: an event in the mean of the data
@@ -30,8 +31,8 @@ _FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "cancel": ((2, BANDS), 1, 2**23),
     "market": ((), 0, 2**24),
     "market_same": ((), 0, SHARE),
-    "limit_size": ((2, 2, max(GROUPS) + 1, 16), 1, 2**20),
-    "market_size": ((16,), 1, 2**20),
+    "limit_size": ((2, 2, max(GROUPS) + 1, SIZES), 1, 2**20),
+    "market_size": ((SIZES,), 1, 2**20),
     "fleeting": ((BANDS,), 0, SHARE),
     "resting": ((2, 2, BANDS), 0, 2**20),
     "jump_hazard": ((), 0, HAZARD - 1),
@@ -39,7 +40,7 @@ _FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "jump_same": ((), 0, SHARE),
     "jump_traded": ((), 0, SHARE),
     "jump_events": ((), 1, 2**15),
-    "jump_size": ((16,), 1, 2**15),
+    "jump_size": ((SIZES,), 1, 2**15),
     "gap": ((STATES,), 1, 2**40),
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }

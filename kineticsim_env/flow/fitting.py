@@ -1,0 +1,178 @@
+"""`fit`: an order flow's table of order events. `OrderFlow.fit` has it for users."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.data.books import in_lots
+from kineticsim_env.data.events import ADD, EXECUTE, OrderEvents
+from kineticsim_env.flow.clock import fit_clock
+from kineticsim_env.flow.jumps import Jumps, MarketOrders, find_jumps, market_orders
+from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
+from kineticsim_env.flow.table import EDGES, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
+from kineticsim_env.runtime.values import check_instance
+
+JUMP_EVENTS = 96
+_SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
+_MARKETS, _EVENTS = 4, 40_000  # that are played for it
+_FEW_EVENTS, _FEW_JUMPS = 20_000, 50
+_FEWEST = 1000
+_NANOSECONDS = 10**9
+
+
+def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> FlowTable:
+    """Fit a table; arguments and errors are those of `OrderFlow.fit`."""
+    check_instance("events", events, OrderEvents)
+    lots = in_lots(events, lot_of(events) if lot is None else lot)
+    seen = look(lots)
+    orders = market_orders(seen)
+    _check(seen, orders)
+    jumps = find_jumps(seen, orders)
+    _warn(seen, jumps)
+    lives = fit_lives(seen, jumps.fled, len(orders.size), symmetric)
+    gap, follow = fit_clock(*_gaps(seen, orders))
+    counted = int(seen.near.sum())
+    with_trade = int(jumps.with_trade.sum())
+    cumulated = whole(np.cumsum(follow, axis=2), SHARE)
+    cumulated[..., -1] = SHARE
+    table = FlowTable(
+        limit=whole(lives.limit, UNIT),
+        cancel=np.maximum(whole(lives.cancel, UNIT), 1),
+        market=int(whole(lives.market, UNIT)),
+        market_same=int(whole(_same(orders.way), SHARE)),
+        limit_size=_limit_sizes(seen, lives, symmetric),
+        market_size=size_classes(orders.size, np.ones(len(orders.size))),
+        fleeting=whole(lives.fleeting, SHARE),
+        resting=whole(lives.resting, SHARE),
+        jump_hazard=int(whole((len(jumps.size) - with_trade) / counted, HAZARD)),
+        jump_after_trade=int(whole(with_trade / len(orders.size), SHARE)),
+        jump_same=int(whole(jumps.same, SHARE)),
+        jump_traded=int(whole(jumps.traded, SHARE)),
+        jump_events=JUMP_EVENTS,
+        jump_size=size_classes(abs(jumps.size), np.ones(len(jumps.size))) if len(jumps.size) else np.ones(SIZES, np.int64),
+        gap=np.maximum(whole(gap * np.log(2), 1), 1),
+        follow=cumulated,
+        tick=lots.tick,
+        lot=lots.lot,
+        about={"events": counted, "market_orders": len(orders.size), "jumps": len(jumps.size)},
+    )
+    return scaled_jumps(table, lots, progress) if len(jumps.size) else table
+
+
+def whole(values: Any, unit: int) -> np.ndarray:
+    """Return numbers in a unit, int64."""
+    return np.rint(np.asarray(values) * unit).astype(np.int64)
+
+
+def lot_of(events: OrderEvents) -> float:
+    """Return the power of ten, in lots of the events, that leaves 3% of limit orders below it at most; 1 at least."""
+    sizes = events.size[events.kind == ADD]
+    if not len(sizes):
+        return events.lot
+    small = np.quantile(sizes, 0.03)
+    return float(events.lot * 10 ** max(0, int(np.floor(np.log10(max(small, 1))))))
+
+
+def size_classes(sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return 16 sizes, each as likely: medians of sixteenths, and a last one by which the mean is the data's."""
+    order = np.argsort(sizes, kind="stable")
+    sizes, total = sizes[order], np.cumsum(weights[order])
+    if not len(sizes) or total[-1] <= 0:
+        return np.ones(SIZES, np.int64)
+    places = np.searchsorted(total, (np.arange(SIZES) + 0.5) / SIZES * total[-1])
+    found = sizes[np.minimum(places, len(sizes) - 1)].astype(np.float64)
+    found[-1] = SIZES * (sizes * weights[order]).sum() / total[-1] - found[:-1].sum()
+    return np.clip(np.rint(found), 1, 2**20 - 1).astype(np.int64)
+
+
+def _limit_sizes(seen: Seen, lives: Lives, symmetric: bool) -> np.ndarray:
+    """Return sizes by side, life and group of bands."""
+    size, group = seen.events.size[seen.came], np.array(GROUPS)[seen.band]
+    found = []
+    for side in (0, 1):
+        for weight in (lives.is_fleeting, 1 - lives.is_fleeting):
+            for number in range(max(GROUPS) + 1):
+                mine = seen.arrived & (group == number) & (symmetric | (seen.side == side))
+                found.append(size_classes(size[mine], weight[mine]))
+    return np.array(found).reshape(2, 2, max(GROUPS) + 1, SIZES)
+
+
+def _same(way: np.ndarray) -> float:
+    return float((way[1:] == way[:-1]).mean()) if len(way) > 1 else 0.5
+
+
+def _gaps(seen: Seen, orders: MarketOrders) -> tuple[np.ndarray, np.ndarray]:
+    """Return gaps between events that count, and what the event before each did. A market order is one event."""
+    executed = seen.events.kind == EXECUTE
+    after = np.where(executed, 2, (seen.best != seen.after).any(1)).astype(np.int64)
+    counts = seen.near.copy()
+    counts[executed] = False
+    counts[orders.event] = True
+    rows = np.flatnonzero(counts)
+    session = np.searchsorted(seen.events.sessions[:, 0], seen.events.time[rows], side="right")
+    together = np.flatnonzero(session[1:] == session[:-1])
+    return np.diff(seen.events.time[rows])[together], after[rows[:-1]][together]
+
+
+def scaled_jumps(table: FlowTable, events: OrderEvents, progress: bool | None) -> FlowTable:
+    """Return the table with jumps of such sizes that the mid varies as much as the data's, in markets that are played."""
+    from kineticsim_env.flow.simulating import simulate
+
+    wanted = mid_variance(events)
+    for _ in range(2):
+        played = [mid_variance(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
+        ratio = np.sqrt(wanted / max(float(np.nanmean(played)), 1e-9))
+        if not np.isfinite(ratio):
+            return table
+        sizes = np.clip(np.rint(table.jump_size * np.clip(ratio, 0.25, 4)), 1, 2**15).astype(np.int64)
+        table = dataclasses.replace(table, jump_size=sizes)
+    return table
+
+
+def mid_variance(events: OrderEvents) -> float:
+    """Return the variance of the mid's changes over 10 to 60 seconds, per second, in square ticks."""
+    seen = look(events)
+    found = []
+    for seconds in _SPANS:
+        changes = [
+            np.diff(seen.after[np.searchsorted(events.time, times, side="right") - 1].sum(1) / 2)
+            for times in _grids(seen, seconds)
+        ]
+        joined = np.concatenate([np.zeros(0), *changes])
+        found.append(joined.var() / seconds if len(joined) > 1 else np.nan)
+    return float(np.nanmean(found))
+
+
+def _grids(seen: Seen, seconds: int) -> list[np.ndarray]:
+    return [np.arange(first, last + 1, seconds * _NANOSECONDS) for first, last in seen.events.sessions]
+
+
+def _check(seen: Seen, orders: MarketOrders) -> None:
+    counted = int(seen.near.sum())
+    if counted < _FEWEST:
+        raise ValueError(f"events: expected {_FEWEST} within {EDGES[-1] - 1} ticks of the best prices, got {counted}")
+    if not len(orders.size):
+        raise ValueError("events: expected executions, got none: are trades in another file?")
+    if not seen.cancelled.any():
+        raise ValueError("events: expected cancellations (DELETE), got none")
+    crossed = ~seen.events.opening & (seen.best[:, 1] <= seen.best[:, 0])
+    if crossed.any():
+        raise ValueError(
+            f"events: expected bids below asks, got a crossed book at {crossed.sum()} events, first at event "
+            f"{int(crossed.argmax())}; read_orders cleans"
+        )
+
+
+def _warn(seen: Seen, jumps: Jumps) -> None:
+    counted = int(seen.near.sum())
+    if counted < _FEW_EVENTS or len(jumps.size) < _FEW_JUMPS:
+        warnings.warn(
+            f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: of fits to 112, 225, 450 and 900 "
+            "seconds of one market, distances from its next half hour were 0.33, 0.28, 0.24 and 0.22 (L1); take "
+            f"{_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
+            stacklevel=4,
+        )

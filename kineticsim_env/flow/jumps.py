@@ -1,0 +1,72 @@
+"""What the fit of an order flow knows of jumps: stretches of events in which the mid moves, and who leaves before it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kineticsim_env.data.events import DELETE, EXECUTE
+from kineticsim_env.flow.lives import Seen
+
+_QUIET = 100  # events without a change of the mid, after which the next one is another jump's
+_AFTER_TRADE = 8  # a jump that begins within so many events of a market order begins with it
+
+
+class MarketOrders(NamedTuple):
+    """Market orders: executions of one time and side are one."""
+
+    event: np.ndarray  # int64 [k], the first of its executions
+    way: np.ndarray  # int64 [k], 1 of those that buy, -1
+    size: np.ndarray  # int64 [k], lots
+
+
+class Jumps(NamedTuple):
+    """Jumps, of one tick at least."""
+
+    first: np.ndarray  # int64 [j], events
+    last: np.ndarray  # int64 [j]
+    size: np.ndarray  # float64 [j], ticks, below 0 of those that go down
+    with_trade: np.ndarray  # bool [j], whether it begins with a market order
+    fled: np.ndarray  # bool [n], events by which orders left that were in the way of a jump
+    traded: float  # the share of those that were executions
+
+    @property
+    def same(self) -> float:
+        """The share that goes the way of the one before; a half of one jump."""
+        way = np.sign(self.size)
+        return float((way[1:] == way[:-1]).mean()) if len(way) > 1 else 0.5
+
+
+def market_orders(seen: Seen) -> MarketOrders:
+    """Group executions."""
+    events = seen.events
+    rows = np.flatnonzero(events.kind == EXECUTE)
+    new = np.ones(len(rows), bool)
+    new[1:] = (np.diff(events.time[rows]) != 0) | (np.diff(events.side[rows]) != 0)
+    first = np.flatnonzero(new)
+    size = np.add.reduceat(events.size[rows], first) if len(first) else np.zeros(0, np.int64)
+    return MarketOrders(rows[first], -events.side[rows[first]].astype(np.int64), size)
+
+
+def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:
+    """Find where the mid moves: changes with less than 100 quiet events between them are one jump."""
+    before, after = seen.best.sum(1), seen.after.sum(1)
+    changes = np.flatnonzero((before != after) & ~seen.events.opening)
+    parts = np.split(changes, np.flatnonzero(np.diff(changes) > _QUIET) + 1) if len(changes) else []
+    first, last = (np.array([part[end] for part in parts], np.int64) for end in (0, -1))
+    size = (after[last] - before[first]) / 2
+    first, last, size = (x[abs(size) >= 1] for x in (first, last, size))
+    counted = np.cumsum(seen.near)
+    latest = np.searchsorted(orders.event, first, side="right") - 1
+    since = counted[first] - counted[orders.event[np.maximum(latest, 0)]] if len(orders.event) else first
+    with_trade = (latest >= 0) & (since <= _AFTER_TRADE) & (len(orders.event) > 0)
+    fled, kinds, prices = np.zeros(len(seen.events), bool), seen.events.kind, seen.events.price
+    for begin, end, ticks in zip(first.tolist(), last.tolist(), size.tolist(), strict=True):
+        side = int(ticks > 0)
+        part, limit = slice(begin, end + 1), seen.best[begin, side] + ticks
+        in_the_way = prices[part] < limit if side else prices[part] > limit
+        ours = seen.events.side[part] == (-1 if side else 1)
+        fled[part] |= in_the_way & ours & ((kinds[part] == DELETE) | (kinds[part] == EXECUTE))
+    traded = float((kinds[fled] == EXECUTE).mean()) if fled.any() else 0.0
+    return Jumps(first, last, size, with_trade, fled, traded)
