@@ -18,7 +18,7 @@ from kineticsim_env.runtime.values import check_instance
 
 JUMP_EVENTS = 96
 _SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
-_MARKETS, _EVENTS = 4, 40_000  # that are played for it
+_MARKETS, _EVENTS = 4, 20_000  # that are played for it
 _FEW_EVENTS, _FEW_JUMPS = 20_000, 50
 _FEWEST = 1000
 _NANOSECONDS = 10**9
@@ -69,11 +69,11 @@ def whole(values: Any, unit: int) -> np.ndarray:
 
 
 def lot_of(events: OrderEvents) -> float:
-    """Return the power of ten, in lots of the events, that leaves 3% of limit orders below it at most; 1 at least."""
+    """Return the largest power of ten, in lots of the events, that at most a tenth of limit orders are below; 1 at least."""
     sizes = events.size[events.kind == ADD]
     if not len(sizes):
         return events.lot
-    small = np.quantile(sizes, 0.03)
+    small = np.quantile(sizes, 0.1)
     return float(events.lot * 10 ** max(0, int(np.floor(np.log10(max(small, 1))))))
 
 
@@ -171,8 +171,7 @@ def _warn(seen: Seen, jumps: Jumps) -> None:
     counted = int(seen.near.sum())
     if counted < _FEW_EVENTS or len(jumps.size) < _FEW_JUMPS:
         warnings.warn(
-            f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: of fits to 112, 225, 450 and 900 "
-            "seconds of one market, distances from its next half hour were 0.33, 0.28, 0.24 and 0.22 (L1); take "
-            f"{_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
+            f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: the flow may be far from the rest of "
+            f"the day's; take {_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
             stacklevel=4,
         )

@@ -93,8 +93,10 @@ class FlowMarket:
         self._numbered = 0
         self._there = [0, 0]  # units of each side, and orders
         self._number = [0, 0]
-        # Cancellation weights [life] by distance, and the sizes [side, life] of a band's group.
-        self._cancel = table.cancel[:, _BANDS]
+        # Weights of cancellation by life and distance: of bids for falling distances, and of asks. Then sizes.
+        self._reach = levels + EDGES[-1]
+        away = table.cancel[:, _BANDS[np.clip(np.arange(-self._reach, self._reach + levels), 0, EDGES[-1])]]
+        self._cancel = away[:, ::-1].copy(), away
         self._sizes = [[[one.tolist() for one in life] for life in side] for side in table.limit_size]
         self._limits = [[int(weights.sum()) for weights in side] for side in table.limit]
         self._open(init_price)
@@ -316,9 +318,9 @@ class FlowMarket:
 
     def _cancel_weights(self, side: int, best: Best) -> np.ndarray:
         """Return the weight of each tick's orders' cancellation, int64 `[life, L]`."""
-        ticks = np.arange(self.levels)
-        away = ticks - best.bid if side else best.ask - ticks
-        return self.count[side] * self._cancel[:, np.clip(away, 0, EDGES[-1])]
+        first = self._reach - best.bid if side else self._reach + self.levels - 1 - best.ask  # of tick 0
+        first = min(max(first, 0), 2 * self._reach)  # further away all distances have one band
+        return self.count[side] * self._cancel[side][:, first : first + self.levels]
 
     def _take_market_order(self, word: int) -> int:
         if (word & 0xFFFF) >= self.table.market_same:
