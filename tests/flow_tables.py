@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kineticsim_env.flow import table as flow_table
-from kineticsim_env.flow.table import BANDS, SHARE, SPREADS, STATES, UNIT, FlowTable
+from kineticsim_env.flow import order_flow
+from kineticsim_env.flow.order_flow import BANDS, SHARE, SPREADS, STATES, UNIT, OrderFlow
 
 
-def random_table(seed: int) -> FlowTable:
+def random_table(seed: int) -> OrderFlow:
     """Return a table; of every other seed an extreme one: weights of 0, jumps all the time, sizes of a million."""
     rng = np.random.default_rng(seed)
     wild = bool(seed % 2)
@@ -17,11 +17,11 @@ def random_table(seed: int) -> FlowTable:
         found = np.exp(rng.uniform(0, np.log(high), shape)).astype(np.int64)
         return np.maximum(found * (rng.random(shape) < rng.choice([0.3, 1.0]) if wild else 1), low)
 
-    shapes = {name: shape for name, (shape, _, _) in flow_table._FIELDS.items()}
+    shapes = {name: shape for name, (shape, _, _) in order_flow._FIELDS.items()}
     most = 2**20 if wild and rng.random() < 0.3 else 1000
     follow = np.sort(rng.integers(0, SHARE + 1, shapes["follow"]), axis=-1)
     follow[..., -1] = SHARE
-    return FlowTable(
+    return OrderFlow(
         limit=numbers(UNIT / 4, (2, SPREADS, BANDS)),
         cancel=numbers(UNIT, (2, BANDS), low=1),
         market=int(rng.choice([0, UNIT // 100, UNIT])),

@@ -12,8 +12,8 @@ from flow_tables import random_table
 
 from kineticsim_env.data.books import follow_orders, replay
 from kineticsim_env.data.events import ADD, EXECUTE
+from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import FLEETING, LASTING, FlowMarket, simulate
-from kineticsim_env.flow.table import FlowTable
 from kineticsim_env.runtime.cxx import find_cxx
 
 THOROUGH = bool(os.environ.get("KINETICSIM_THOROUGH"))
@@ -99,7 +99,7 @@ def test_a_run_in_pieces_is_the_same_run():
     assert whole.time == pieces.time and whole._rows == pieces._rows
 
 
-def changed(seed: int = 0, **fields: object) -> FlowTable:
+def changed(seed: int = 0, **fields: object) -> OrderFlow:
     return dataclasses.replace(random_table(seed), **fields)
 
 
@@ -139,7 +139,7 @@ def test_choices_have_the_shares_of_their_weights():
     [(1, 70, 3, 70), (2, 100, 0, 10), (2, 100, 15, 99), (3, 3, 7, 1), (2, 32, 1, 16)],
 )
 def test_an_order_that_goes(count, units, number, left):
-    """The whole of one order; of several the size's share of the mean, one unit at least, and one left to each other."""
+    """The whole of one order; of several its size's share, a unit at least, and one left to each other."""
     sizes = np.ones((2, 2, 4, 16), np.int64)
     sizes[..., 0], sizes[..., 1], sizes[..., 2], sizes[..., 15] = 2, 10, 17, 118  # the 16 sum up to 159
     market = FlowMarket(changed(limit_size=sizes, resting=np.zeros((2, 2, 18), np.int64)), 1, 64, 0, 1, 32)

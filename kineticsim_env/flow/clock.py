@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kineticsim_env.flow.table import AFTER, STATES
+from kineticsim_env.flow.order_flow import AFTER, STATES
 
 _RUN = 400  # gaps
 _ROUNDS = 25

@@ -1,4 +1,4 @@
-"""`fit`: an order flow's table of order events. `OrderFlow.fit` has it for users."""
+"""`fit`: the table of an order flow, of order events. Users call it as `OrderFlow.fit`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kineticsim_env.data.events import ADD, EXECUTE, OrderEvents
 from kineticsim_env.flow.clock import fit_clock
 from kineticsim_env.flow.jumps import Jumps, MarketOrders, find_jumps, market_orders
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
-from kineticsim_env.flow.table import EDGES, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
+from kineticsim_env.flow.moments import mid_variance
+from kineticsim_env.flow.order_flow import EDGES, GROUPS, HAZARD, SHARE, SIZES, UNIT, OrderFlow
 from kineticsim_env.runtime.values import check_instance
 
 JUMP_EVENTS = 96
 _SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
-_MARKETS, _EVENTS = 4, 20_000  # that are played for it
+_MARKETS, _EVENTS = 8, 20_000  # that are played for it: known to some 30%, as of half an hour of data
 _FEW_EVENTS, _FEW_JUMPS = 20_000, 50
 _FEWEST = 1000
-_NANOSECONDS = 10**9
 
 
-def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> FlowTable:
+def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> OrderFlow:
     """Fit a table; arguments and errors are those of `OrderFlow.fit`."""
     check_instance("events", events, OrderEvents)
     lots = in_lots(events, lot_of(events) if lot is None else lot)
@@ -39,7 +39,7 @@ def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bo
     with_trade = int(jumps.with_trade.sum())
     cumulated = whole(np.cumsum(follow, axis=2), SHARE)
     cumulated[..., -1] = SHARE
-    table = FlowTable(
+    table = OrderFlow(
         limit=whole(lives.limit, UNIT),
         cancel=np.maximum(whole(lives.cancel, UNIT), 1),
         market=int(whole(lives.market, UNIT)),
@@ -53,7 +53,7 @@ def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bo
         jump_same=int(whole(jumps.same, SHARE)),
         jump_traded=int(whole(jumps.traded, SHARE)),
         jump_events=JUMP_EVENTS,
-        jump_size=size_classes(abs(jumps.size), np.ones(len(jumps.size))) if len(jumps.size) else np.ones(SIZES, np.int64),
+        jump_size=size_classes(abs(jumps.size), np.ones(len(jumps.size))),
         gap=np.maximum(whole(gap * np.log(2), 1), 1),
         follow=cumulated,
         tick=lots.tick,
@@ -69,12 +69,10 @@ def whole(values: Any, unit: int) -> np.ndarray:
 
 
 def lot_of(events: OrderEvents) -> float:
-    """Return the largest power of ten, in lots of the events, that at most a tenth of limit orders are below; 1 at least."""
-    sizes = events.size[events.kind == ADD]
-    if not len(sizes):
-        return events.lot
-    small = np.quantile(sizes, 0.1)
-    return float(events.lot * 10 ** max(0, int(np.floor(np.log10(max(small, 1))))))
+    """Return the largest power of ten, in lots of the events, that is a fifth of the median limit order; 1 at least."""
+    sizes = events.size[(events.kind == ADD) & ~events.opening]
+    fifth = max(float(np.median(sizes)) / 5, 1) if len(sizes) else 1
+    return float(f"{events.lot * 10 ** int(np.floor(np.log10(fifth))):.12g}")
 
 
 def size_classes(sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -118,37 +116,21 @@ def _gaps(seen: Seen, orders: MarketOrders) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(seen.events.time[rows])[together], after[rows[:-1]][together]
 
 
-def scaled_jumps(table: FlowTable, events: OrderEvents, progress: bool | None) -> FlowTable:
-    """Return the table with jumps of such sizes that the mid varies as much as the data's, in markets that are played."""
+def variance(events: OrderEvents) -> float:
+    """Return the variance of the mid per second, in square ticks, over 10 to 60 seconds."""
+    return float(np.nanmean([mid_variance(events, seconds) for seconds in _SPANS]))
+
+
+def scaled_jumps(table: OrderFlow, events: OrderEvents, progress: bool | None) -> OrderFlow:
+    """Return the table with jumps of such sizes that the mid of markets varies as much as the data's."""
     from kineticsim_env.flow.simulating import simulate
 
-    wanted = mid_variance(events)
-    for _ in range(2):
-        played = [mid_variance(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
-        ratio = np.sqrt(wanted / max(float(np.nanmean(played)), 1e-9))
-        if not np.isfinite(ratio):
-            return table
-        sizes = np.clip(np.rint(table.jump_size * np.clip(ratio, 0.25, 4)), 1, 2**15).astype(np.int64)
-        table = dataclasses.replace(table, jump_size=sizes)
-    return table
-
-
-def mid_variance(events: OrderEvents) -> float:
-    """Return the variance of the mid's changes over 10 to 60 seconds, per second, in square ticks."""
-    seen = look(events)
-    found = []
-    for seconds in _SPANS:
-        changes = [
-            np.diff(seen.after[np.searchsorted(events.time, times, side="right") - 1].sum(1) / 2)
-            for times in _grids(seen, seconds)
-        ]
-        joined = np.concatenate([np.zeros(0), *changes])
-        found.append(joined.var() / seconds if len(joined) > 1 else np.nan)
-    return float(np.nanmean(found))
-
-
-def _grids(seen: Seen, seconds: int) -> list[np.ndarray]:
-    return [np.arange(first, last + 1, seconds * _NANOSECONDS) for first, last in seen.events.sessions]
+    played = [variance(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
+    ratio = np.sqrt(variance(events) / max(float(np.nanmean(played)), 1e-9))  # it grows with the square of jumps
+    if not np.isfinite(ratio):  # the data are shorter than the spans
+        return table
+    sizes = np.clip(np.rint(table.jump_size * np.clip(ratio, 0.25, 4)), 1, 2**15).astype(np.int64)
+    return dataclasses.replace(table, jump_size=sizes)
 
 
 def _check(seen: Seen, orders: MarketOrders) -> None:
@@ -171,7 +153,7 @@ def _warn(seen: Seen, jumps: Jumps) -> None:
     counted = int(seen.near.sum())
     if counted < _FEW_EVENTS or len(jumps.size) < _FEW_JUMPS:
         warnings.warn(
-            f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: the flow may be far from the rest of "
-            f"the day's; take {_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
+            f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: the flow may be far from the "
+            f"day's; take {_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""What the fit of an order flow knows of jumps: stretches of events in which the mid moves, and who leaves before it."""
+"""What the fit of an order flow knows of jumps: stretches in which the mid moves, and who leaves before it."""
 
 from __future__ import annotations
 

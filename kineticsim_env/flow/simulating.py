@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
-from kineticsim_env.flow.table import BANDS, EDGES, GROUPS, SPREADS, FlowTable
+from kineticsim_env.flow.order_flow import BANDS, EDGES, GROUPS, SPREADS, OrderFlow
 from kineticsim_env.runtime import words
 from kineticsim_env.runtime.values import check_count, check_instance, progress_bar
 
@@ -31,7 +31,7 @@ _COLUMNS = {"time": "i8", "order": "i8", "kind": "i1", "side": "i1", "price": "i
 
 
 def simulate(
-    table: FlowTable,
+    table: OrderFlow,
     events: int,
     seed: int = 0,
     *,
@@ -57,7 +57,7 @@ def simulate(
         TypeError, ValueError: Naming the argument, what came and what is allowed.
         OverflowError: If the market has to stop.
     """
-    check_instance("table", table, FlowTable)
+    check_instance("table", table, OrderFlow)
     events = check_count("events", events, 0, 2**32 - 1)
     sizes = check_count("num_levels", num_levels, 8, 8192), check_count("window", window, 0, 8192)
     market = FlowMarket(table, seed, *sizes, check_count("beat", beat, 1, 2**20), num_levels // 2)
@@ -79,7 +79,7 @@ class Best(NamedTuple):
 class FlowMarket:
     """A market: `units` and `count`, int64 `[side, life, L]`, and the numbers that docs/model.md calls `flow`."""
 
-    def __init__(self, table: FlowTable, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
+    def __init__(self, table: OrderFlow, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
         """Open the book."""
         self.table, self.levels, self.window, self.beat = table, levels, window, beat
         self.key = words.episode_keys(np.array([words.signed(seed)]), 0)
@@ -309,7 +309,7 @@ class FlowMarket:
             self._take_limit_order(which - 1, r, word, best, spread)
         elif self._number[which - 3] != 1:
             side = which - 3
-            ordered = going[side].T if side else going[side][:, ::-1].T  # [L, life], from the best tick away from the mid
+            ordered = going[side].T if side else going[side][:, ::-1].T  # [L, life], away from the mid
             place = int(np.searchsorted(np.cumsum(ordered), r, side="right"))
             if place < ordered.size:  # of no orders at all no weight is above 0
                 tick = place // 2 if side else self.levels - 1 - place // 2

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kineticsim_env.flow import table as flow_table
+from kineticsim_env.flow import order_flow
 from kineticsim_env.runtime.cxx import find_cxx
 from kineticsim_env.runtime.sources import cuda_dir
 
@@ -45,13 +45,13 @@ class FlowReference:
     """One market of an order flow, in its first episode, without slots."""
 
     def __init__(
-        self, table: flow_table.FlowTable, seed: int, levels: int, window: int, beat: int, init_price: int
+        self, table: order_flow.OrderFlow, seed: int, levels: int, window: int, beat: int, init_price: int
     ) -> None:
-        fields = [np.ravel(getattr(table, name)) for name in flow_table._FIELDS]
+        fields = [np.ravel(getattr(table, name)) for name in order_flow._FIELDS]
         numbers = np.concatenate(fields).astype(np.int64)
         place = numbers.ctypes.data
         self._of = library().flow_open(place, len(numbers), seed, levels, window, beat, init_price)
-        assert self._of, "FlowTable of rules.h and _FIELDS of table.py have different numbers"
+        assert self._of, "OrderFlow of rules.h and _FIELDS of table.py have different numbers"
         self._levels = levels
 
     def __del__(self) -> None:

@@ -14,7 +14,7 @@ constexpr int64_t kLastTime = 1ll << 62;     // nanoseconds
 enum FlowLife { kFleeting, kLasting };
 enum FlowAfter { kAfterNothing, kAfterMove, kAfterTrade };
 
-// What FlowTable of kineticsim_env/flow/table.py has, in its order.
+// What FlowTable of kineticsim_env/flow/order_flow.py has, in its order.
 struct FlowTable {
   int64_t limit[2][kFlowSpreads][kFlowBands], cancel[2][kFlowBands], market, market_same;
   int64_t limit_size[2][2][kFlowGroups][kFlowSizes], market_size[kFlowSizes], fleeting[kFlowBands], resting[2][2][kFlowBands];

@@ -1,16 +1,20 @@
-"""`FlowTable`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do."""
+"""`OrderFlow`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.values import show
+
+if TYPE_CHECKING:
+    from kineticsim_env.data.events import OrderEvents
+    from kineticsim_env.flow.validating import FlowValidation
 
 VERSION = 1
 # Ticks from the opposite best price at which bands begin, and the first one beyond the last of them.
@@ -47,7 +51,7 @@ _FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class FlowTable:
+class OrderFlow:
     """The order flow of a market as integers; arrays are int64. `UNIT`, `SHARE` and `HAZARD` are their units.
 
     Attributes:
@@ -108,7 +112,7 @@ class FlowTable:
                 raise ValueError(f"{name}: expected a number above 0, got {show(getattr(self, name))}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FlowTable) and self.numbers() == other.numbers()
+        return isinstance(other, OrderFlow) and self.numbers() == other.numbers()
 
     __hash__ = None  # type: ignore[assignment]  # arrays are compared by value
 
@@ -124,7 +128,7 @@ class FlowTable:
             Path(place).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> FlowTable:
+    def load(cls, path: str | Path) -> OrderFlow:
         """Read what `save` wrote.
 
         Raises:
@@ -139,3 +143,42 @@ class FlowTable:
             raise ValueError(f"{path}: expected the fields {sorted(names)}, got {sorted(given)}")
         arrays = {name: np.array(given[name]) if shape else given[name] for name, (shape, _, _) in _FIELDS.items()}
         return cls(**{**given, **arrays})
+
+    @classmethod
+    def fit(
+        cls, events: OrderEvents, *, lot: float | None = None, symmetric: bool = False, progress: bool | None = None
+    ) -> OrderFlow:
+        """Fit a table to order events.
+
+        Rates are those of choices, counted per event and not per second; time is fitted apart. Orders of two lives are
+        told apart by how long they last, in each band. Sizes are sixteenths of what came.
+
+        Args:
+            events: Cleaned order events, as `read_orders` returns them, of any number of sessions.
+            lot: Their size of a lot in the table; None takes the largest power of ten of what the data have that is a
+                fifth of the median limit order at most.
+            symmetric: Whether both sides have the same rates and sizes, those of both together.
+            progress: Whether to show a bar; None: where it takes long.
+
+        Returns:
+            The table. Its jumps are of such sizes that markets of it have the variance of the mid over 10 to 60 s.
+
+        Raises:
+            TypeError, ValueError: Naming what is wrong: no executions, no cancellations, a crossed book, fewer than
+                1,000 events.
+        """
+        from kineticsim_env.flow.fitting import fit
+
+        return fit(events, lot=lot, symmetric=symmetric, progress=progress)
+
+    def simulate(self, events: int, seed: int = 0, **grid: Any) -> OrderEvents:
+        """Play one market of this flow alone, and return what happened to its orders; see `simulating.simulate`."""
+        from kineticsim_env.flow.simulating import simulate
+
+        return simulate(self, events, seed, **grid)
+
+    def validate(self, held_out: OrderEvents, **how: Any) -> FlowValidation:
+        """Compare markets of this flow with data that it was not fitted to; see `validating.validate`."""
+        from kineticsim_env.flow.validating import validate
+
+        return validate(self, held_out, **how)

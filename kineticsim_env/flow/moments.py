@@ -1,0 +1,57 @@
+"""What scores of single events do not see: how the mid varies, and whether events and trades come in clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kineticsim_env.data.books import replay
+from kineticsim_env.data.events import EXECUTE, OrderEvents
+
+_SECOND = 10**9
+
+
+def mid_variance(events: OrderEvents, seconds: float) -> float:
+    """Return the variance of the mid over so many seconds, per second, square ticks; NaN of less than two."""
+    mid = replay(events, 1).mid2 / 2
+    changes = [np.zeros(0)]
+    for first, last in events.sessions:
+        times = np.arange(first, last + 1, int(seconds * _SECOND))
+        changes.append(np.diff(mid[np.maximum(np.searchsorted(events.time, times, side="right") - 1, 0)]))
+    joined = np.concatenate(changes)
+    return float(joined.var() / seconds) if len(joined) > 1 else float("nan")
+
+
+def event_rate(events: OrderEvents) -> float:
+    """Return the events per second, without openings."""
+    return float((~events.opening).sum() / (np.diff(events.sessions, axis=1).sum() / _SECOND))
+
+
+def fano_factor(events: OrderEvents) -> float:
+    """Return the variance of the number of events in a second over its mean: 1 where they come independently."""
+    counts = [np.zeros(0, np.int64)]
+    for first, last in events.sessions:
+        whole = (last - first) // _SECOND
+        mine = events.time[(events.time >= first) & (events.time < first + whole * _SECOND) & ~events.opening]
+        counts.append(np.bincount((mine - first) // _SECOND, minlength=whole))
+    joined = np.concatenate(counts)
+    return float(joined.var() / joined.mean()) if joined.sum() else float("nan")
+
+
+def trade_sign_correlation(events: OrderEvents) -> float:
+    """Return the mean product of the signs of successive market orders; executions of one time and side are one."""
+    rows = np.flatnonzero(events.kind == EXECUTE)
+    time, sign = events.time[rows], -events.side[rows].astype(np.int64)
+    new = np.r_[True, (np.diff(time) != 0) | (np.diff(sign) != 0)][: len(rows)]
+    sign = sign[new]
+    return float((sign[1:] * sign[:-1]).mean()) if len(sign) > 1 else float("nan")
+
+
+MOMENTS = {
+    "events per second": event_rate,
+    "Fano factor of counts, 1 s": fano_factor,
+    "sign correlation of trades": trade_sign_correlation,
+    **{
+        f"mid variance, {seconds} s": lambda events, seconds=seconds: mid_variance(events, seconds)
+        for seconds in (1, 10, 60)
+    },
+}
