@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.envs.custom_tasks import CustomTask as CustomTask
     from kineticsim_env.envs.parallel import parallel_env as parallel_env
     from kineticsim_env.envs.rollouts import rollout as rollout
+    from kineticsim_env.flow.order_flow import OrderFlow as OrderFlow
     from kineticsim_env.scorecards import scorecard as scorecard
     from kineticsim_env.statistics import measure as measure
     from kineticsim_env.sweeps import open_sweep as open_sweep
@@ -41,6 +42,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
 _LATE = {
     "BatchedParallelEnv": "kineticsim_env.envs.batched",
     "CustomTask": "kineticsim_env.envs.custom_tasks",
+    "OrderFlow": "kineticsim_env.flow.order_flow",
     "block_impact": "kineticsim_env.counterfactuals",
     "calibrate": "kineticsim_env.calibration",
     "causal_impact": "kineticsim_env.counterfactuals",

@@ -17,7 +17,7 @@ def random_table(seed: int) -> OrderFlow:
         found = np.exp(rng.uniform(0, np.log(high), shape)).astype(np.int64)
         return np.maximum(found * (rng.random(shape) < rng.choice([0.3, 1.0]) if wild else 1), low)
 
-    shapes = {name: shape for name, (shape, _, _) in order_flow._FIELDS.items()}
+    shapes = {name: shape for name, (shape, _, _) in order_flow.FIELDS.items()}
     most = 2**20 if wild and rng.random() < 0.3 else 1000
     follow = np.sort(rng.integers(0, SHARE + 1, shapes["follow"]), axis=-1)
     follow[..., -1] = SHARE
@@ -39,4 +39,32 @@ def random_table(seed: int) -> OrderFlow:
         gap=numbers(2**40 if wild else 1e8, STATES, low=1),
         follow=follow,
         about={"seed": seed},
+    )
+
+
+def plain_table() -> OrderFlow:
+    """Return a table of a calm market near its best prices, a spread of mostly one tick, and lots of 1."""
+    bands = np.arange(BANDS)
+    limit = np.where(bands < 12, UNIT / 40, UNIT / 400).astype(np.int64)
+    limit[0] = UNIT // 8
+    stay = np.full((STATES, STATES), 0.02) + 0.9 * np.eye(STATES)
+    follow = np.rint(np.cumsum(stay, axis=1) * SHARE).astype(np.int64)
+    follow[:, -1] = SHARE
+    return OrderFlow(
+        limit=np.broadcast_to(limit, (2, SPREADS, BANDS)),
+        cancel=np.stack([np.full(BANDS, UNIT // 20), np.full(BANDS, UNIT // 400)]),
+        market=UNIT // 50,
+        market_same=SHARE // 2,
+        limit_size=np.broadcast_to(np.arange(1, 17), (2, 2, 4, 16)),
+        market_size=np.arange(1, 17),
+        fleeting=np.full(BANDS, SHARE // 2),
+        resting=np.broadcast_to(np.array([[SHARE // 10], [SHARE]]), (2, 2, BANDS)),
+        jump_hazard=2**20,
+        jump_after_trade=SHARE // 100,
+        jump_same=SHARE // 2,
+        jump_traded=SHARE // 10,
+        jump_events=30,
+        jump_size=np.arange(1, 17),
+        gap=np.array([1, 3, 10, 30, 100]) * 10**6,
+        follow=np.broadcast_to(follow, (3, STATES, STATES)),
     )

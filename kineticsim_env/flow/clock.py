@@ -10,6 +10,7 @@ import numpy as np
 from kineticsim_env.flow.order_flow import AFTER, STATES
 
 _RUN = 400  # gaps
+_COARSE = 1000  # nanoseconds: times of data that are multiples of it do not tell events apart
 _ROUNDS = 25
 _PSEUDO = 3  # transitions that each kind of event has beside its own, as those of all kinds are
 
@@ -20,10 +21,12 @@ def fit_clock(gaps: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarr
     Times of data are multiples of some step, so a gap is taken for an exponential one that is cut to whole steps.
 
     Args:
-        gaps: int64 `[n]`, nanoseconds; n is 1 or more.
+        gaps: int64 `[n]`, nanoseconds; one at least is above 0.
         after: int64 `[n]`, what the event before each did, an index of `AFTER`.
     """
     step = int(np.gcd.reduce(gaps)) or 1
+    if step < _COARSE:  # what has the same time is one event
+        gaps, after = gaps[gaps > 0], after[gaps > 0]
     run = min(_RUN, len(gaps))
     whole = len(gaps) // run * run
     counts, kinds = (x[:whole].reshape(-1, run) for x in (gaps // step, after))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kineticsim_env.data.books import in_lots
 from kineticsim_env.data.events import ADD, EXECUTE, OrderEvents
 from kineticsim_env.flow.clock import fit_clock
-from kineticsim_env.flow.jumps import Jumps, MarketOrders, find_jumps, market_orders
+from kineticsim_env.flow.jumps import Jumps, MarketOrders, find, market_orders
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
 from kineticsim_env.flow.moments import mid_variance
-from kineticsim_env.flow.order_flow import EDGES, GROUPS, HAZARD, SHARE, SIZES, UNIT, OrderFlow
+from kineticsim_env.flow.order_flow import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, OrderFlow
 from kineticsim_env.runtime.values import check_instance
 
 JUMP_EVENTS = 96
 _SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
-_MARKETS, _EVENTS = 8, 20_000  # that are played for it: known to some 30%, as of half an hour of data
+_ROUNDS, _MARKETS, _EVENTS = 2, 8, 20_000  # that are played for jumps
 _FEW_EVENTS, _FEW_JUMPS = 20_000, 50
 _FEWEST = 1000
 
@@ -29,38 +29,36 @@ def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bo
     check_instance("events", events, OrderEvents)
     lots = in_lots(events, lot_of(events) if lot is None else lot)
     seen = look(lots)
-    orders = market_orders(seen)
+    orders, jumps = find(seen)
     _check(seen, orders)
-    jumps = find_jumps(seen, orders)
     _warn(seen, jumps)
     lives = fit_lives(seen, jumps.fled, len(orders.size), symmetric)
     gap, follow = fit_clock(*_gaps(seen, orders))
     counted = int(seen.near.sum())
-    with_trade = int(jumps.with_trade.sum())
     cumulated = whole(np.cumsum(follow, axis=2), SHARE)
     cumulated[..., -1] = SHARE
-    table = OrderFlow(
-        limit=whole(lives.limit, UNIT),
-        cancel=np.maximum(whole(lives.cancel, UNIT), 1),
-        market=int(whole(lives.market, UNIT)),
-        market_same=int(whole(_same(orders.way), SHARE)),
-        limit_size=_limit_sizes(seen, lives, symmetric),
-        market_size=size_classes(orders.size, np.ones(len(orders.size))),
-        fleeting=whole(lives.fleeting, SHARE),
-        resting=whole(lives.resting, SHARE),
-        jump_hazard=int(whole((len(jumps.size) - with_trade) / counted, HAZARD)),
-        jump_after_trade=int(whole(with_trade / len(orders.size), SHARE)),
-        jump_same=int(whole(jumps.same, SHARE)),
-        jump_traded=int(whole(jumps.traded, SHARE)),
-        jump_events=JUMP_EVENTS,
-        jump_size=size_classes(abs(jumps.size), np.ones(len(jumps.size))),
-        gap=np.maximum(whole(gap * np.log(2), 1), 1),
-        follow=cumulated,
-        tick=lots.tick,
-        lot=lots.lot,
-        about={"events": counted, "market_orders": len(orders.size), "jumps": len(jumps.size)},
-    )
-    return scaled_jumps(table, lots, progress) if len(jumps.size) else table
+    found = {
+        "limit": whole(lives.limit, UNIT),
+        "cancel": whole(lives.cancel, UNIT),
+        "market": whole(lives.market, UNIT),
+        "market_same": whole(_same(orders.way), SHARE),
+        "limit_size": _limit_sizes(seen, lives, symmetric),
+        "market_size": size_classes(orders.size, np.ones(len(orders.size))),
+        "fleeting": whole(lives.fleeting, SHARE),
+        "resting": whole(lives.resting, SHARE),
+        "jump_hazard": whole(jumps.alone / counted, HAZARD),
+        "jump_after_trade": whole(jumps.with_trade.sum() / len(orders.size), SHARE),
+        "jump_same": whole(jumps.same, SHARE),
+        "jump_traded": whole(jumps.traded, SHARE),
+        "jump_events": JUMP_EVENTS,
+        "jump_size": size_classes(abs(jumps.size), np.ones(len(jumps.size))),
+        "gap": whole(gap * np.log(2), 1),
+        "follow": cumulated,
+    }
+    made: dict[str, Any] = {name: np.clip(found[name], low, high) for name, (_, low, high) in FIELDS.items()}
+    about = {"events": counted, "market_orders": len(orders.size), "jumps": len(jumps.size)}
+    table = OrderFlow(**made, tick=lots.tick, lot=lots.lot, about=about)
+    return with_jumps_as_seen(table, lots, progress) if len(jumps.size) else table
 
 
 def whole(values: Any, unit: int) -> np.ndarray:
@@ -116,21 +114,46 @@ def _gaps(seen: Seen, orders: MarketOrders) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(seen.events.time[rows])[together], after[rows[:-1]][together]
 
 
-def variance(events: OrderEvents) -> float:
-    """Return the variance of the mid per second, in square ticks, over 10 to 60 seconds."""
-    return float(np.nanmean([mid_variance(events, seconds) for seconds in _SPANS]))
+def with_jumps_as_seen(table: OrderFlow, events: OrderEvents, progress: bool | None) -> OrderFlow:
+    """Return the table with jumps such that the mid of its markets varies, and orders trade, as much as the data's.
 
-
-def scaled_jumps(table: OrderFlow, events: OrderEvents, progress: bool | None) -> OrderFlow:
-    """Return the table with jumps of such sizes that the mid of markets varies as much as the data's."""
+    The mid goes less far than a jump, and whatever flees in the markets was not seen to in the data: so the sizes of
+    jumps, and the share of flights that trade, are scaled until what is seen of markets is what is seen of data, as in
+    indirect inference (Gourieroux, Monfort and Renault 1993).
+    """
     from kineticsim_env.flow.simulating import simulate
 
-    played = [variance(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
-    ratio = np.sqrt(variance(events) / max(float(np.nanmean(played)), 1e-9))  # it grows with the square of jumps
-    if not np.isfinite(ratio):  # the data are shorter than the spans
-        return table
-    sizes = np.clip(np.rint(table.jump_size * np.clip(ratio, 0.25, 4)), 1, 2**15).astype(np.int64)
-    return dataclasses.replace(table, jump_size=sizes)
+    wanted, alone = seen_of_jumps(events), table.market / UNIT
+    for _ in range(_ROUNDS):
+        played = [seen_of_jumps(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
+        varies = _ratio(wanted.varies, [one.varies for one in played])
+        flights = _ratio(wanted.trades - alone, [one.trades - alone for one in played])
+        table = dataclasses.replace(
+            table,
+            jump_traded=min(int(table.jump_traded * flights), SHARE),
+            jump_size=np.clip(np.rint(table.jump_size * np.sqrt(varies)), 1, 2**15).astype(np.int64),
+        )
+    return table
+
+
+class SeenOfJumps(NamedTuple):
+    """What is seen of jumps."""
+
+    varies: float  # the mid's variance per second over 10 to 60 seconds
+    trades: float  # market orders per event, those in jumps too
+
+
+def seen_of_jumps(events: OrderEvents) -> SeenOfJumps:
+    """Return what is seen of jumps in events."""
+    seen = look(events)
+    varies = float(np.nanmean([mid_variance(events, seconds) for seconds in _SPANS]))
+    return SeenOfJumps(varies, len(market_orders(seen).size) / max(int(seen.near.sum()), 1))
+
+
+def _ratio(wanted: float, played: list[float]) -> float:
+    """Return what a number is to be multiplied by, a quarter to four; 1 where that cannot be said."""
+    found = wanted / max(float(np.nanmean(played)), 1e-12)
+    return float(np.clip(found, 0.25, 4)) if np.isfinite(found) else 1.0
 
 
 def _check(seen: Seen, orders: MarketOrders) -> None:

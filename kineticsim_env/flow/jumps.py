@@ -28,14 +28,27 @@ class Jumps(NamedTuple):
     last: np.ndarray  # int64 [j]
     size: np.ndarray  # float64 [j], ticks, below 0 of those that go down
     with_trade: np.ndarray  # bool [j], whether it begins with a market order
-    fled: np.ndarray  # bool [n], events by which orders left that were in the way of a jump
+    fled: np.ndarray  # bool [n], events by which orders in the way of a jump left, but for the trade it began with
     traded: float  # the share of those that were executions
+
+    @property
+    def alone(self) -> int:
+        """How many begin without a market order."""
+        return int((~self.with_trade).sum())
 
     @property
     def same(self) -> float:
         """The share that goes the way of the one before; a half of one jump."""
         way = np.sign(self.size)
         return float((way[1:] == way[:-1]).mean()) if len(way) > 1 else 0.5
+
+
+def find(seen: Seen) -> tuple[MarketOrders, Jumps]:
+    """Return jumps, and market orders but for those by which orders in the way of a jump went."""
+    orders = market_orders(seen)
+    jumps = find_jumps(seen, orders)
+    own = ~jumps.fled[orders.event]
+    return MarketOrders(*(x[own] for x in orders)), jumps
 
 
 def market_orders(seen: Seen) -> MarketOrders:
@@ -67,6 +80,9 @@ def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:
         part, limit = slice(begin, end + 1), seen.best[begin, side] + ticks
         in_the_way = prices[part] < limit if side else prices[part] > limit
         ours = seen.events.side[part] == (-1 if side else 1)
-        fled[part] |= in_the_way & ours & ((kinds[part] == DELETE) | (kinds[part] == EXECUTE))
+        gone = (kinds[part] == DELETE) | (
+            (kinds[part] == EXECUTE) & (seen.events.time[part] != seen.events.time[begin])
+        )
+        fled[part] |= in_the_way & ours & gone
     traded = float((kinds[fled] == EXECUTE).mean()) if fled.any() else 0.0
     return Jumps(first, last, size, with_trade, fled, traded)

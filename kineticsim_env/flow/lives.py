@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kineticsim_env.data.books import follow_orders, replay
-from kineticsim_env.data.events import ADD, BID, DELETE, OrderEvents
+from kineticsim_env.data.events import ADD, BID, DELETE, REDUCE, OrderEvents
 from kineticsim_env.flow.order_flow import BANDS, EDGES, SPREADS
 
 _PSEUDO = 3  # cancellations that each rate has beside the data's, at the mean rate of its life
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     events: OrderEvents
     best: np.ndarray  # int64 [n, 2], bid and ask before each event
     after: np.ndarray  # int64 [n, 2], and after it
-    near: np.ndarray  # bool [n], whether it is of one of the N orders, and not of the opening
+    near: np.ndarray  # bool [n], whether it counts: of one of the N orders, but for openings and REDUCE
     spread: np.ndarray  # int64 [n], class of the spread before each event
     came: np.ndarray  # int64 [N], the event that added each order
     ended: np.ndarray  # int64 [N], its last event, or the one after the last of its session
@@ -85,7 +85,7 @@ def look(events: OrderEvents) -> Seen:
         events=events,
         best=best,
         after=after,
-        near=(of_event >= 0) & ~events.opening,
+        near=(of_event >= 0) & ~events.opening & (events.kind != REDUCE),
         spread=np.clip(best[:, 1] - best[:, 0], 1, SPREADS) - 1,
         came=adds,
         ended=ended,

@@ -30,7 +30,7 @@ SHARE = 1 << 16  # of a probability, but for `jump_hazard`
 HAZARD = 1 << 32
 
 # Shapes of the arrays and the ranges of their numbers. Axes: side (bid, ask), life (fleeting, lasting).
-_FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
+FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "limit": ((2, SPREADS, BANDS), 0, 2**24),
     "cancel": ((2, BANDS), 1, 2**23),
     "market": ((), 0, 2**24),
@@ -38,7 +38,7 @@ _FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "limit_size": ((2, 2, max(GROUPS) + 1, SIZES), 1, 2**20),
     "market_size": ((SIZES,), 1, 2**20),
     "fleeting": ((BANDS,), 0, SHARE),
-    "resting": ((2, 2, BANDS), 0, 2**20),
+    "resting": ((2, 2, BANDS), 0, 2**24),
     "jump_hazard": ((), 0, HAZARD - 1),
     "jump_after_trade": ((), 0, SHARE),
     "jump_same": ((), 0, SHARE),
@@ -97,7 +97,7 @@ class OrderFlow:
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, (shape, low, high) in _FIELDS.items():
+        for name, (shape, low, high) in FIELDS.items():
             array = np.asarray(getattr(self, name))
             if array.shape != shape or array.dtype.kind not in "iu" or array.min() < low or array.max() > high:
                 said = f"whole numbers {list(shape)}" if shape else "a whole number"
@@ -141,8 +141,11 @@ class OrderFlow:
         names = {field.name for field in dataclasses.fields(cls)}
         if names != given.keys():
             raise ValueError(f"{path}: expected the fields {sorted(names)}, got {sorted(given)}")
-        arrays = {name: np.array(given[name]) if shape else given[name] for name, (shape, _, _) in _FIELDS.items()}
-        return cls(**{**given, **arrays})
+        made: dict[str, Any] = {
+            **given,
+            **{name: np.array(given[name]) for name, (shape, _, _) in FIELDS.items() if shape},
+        }
+        return cls(**made)
 
     @classmethod
     def fit(

@@ -47,11 +47,11 @@ class FlowReference:
     def __init__(
         self, table: order_flow.OrderFlow, seed: int, levels: int, window: int, beat: int, init_price: int
     ) -> None:
-        fields = [np.ravel(getattr(table, name)) for name in order_flow._FIELDS]
+        fields = [np.ravel(getattr(table, name)) for name in order_flow.FIELDS]
         numbers = np.concatenate(fields).astype(np.int64)
         place = numbers.ctypes.data
         self._of = library().flow_open(place, len(numbers), seed, levels, window, beat, init_price)
-        assert self._of, "OrderFlow of rules.h and _FIELDS of table.py have different numbers"
+        assert self._of, "OrderFlow of rules.h and FIELDS of table.py have different numbers"
         self._levels = levels
 
     def __del__(self) -> None:
