@@ -155,12 +155,12 @@ def test_what_trades_is_lasting_first():
     for life, sizes in ((FLEETING, (10, 10)), (LASTING, (7, 8, 15))):
         for size in sizes:
             market._add(1, 40, life, size)
-    assert market._trade(1, 21) == 21
+    assert market.trade(1, 21) == 21
     assert market.units[1, :, 40].tolist() == [20, 9] and market.count[1, :, 40].tolist() == [2, 1]
-    assert market._trade(1, 12) == 12
+    assert market.trade(1, 12) == 12
     assert market.units[1, :, 40].tolist() == [17, 0] and market.count[1, :, 40].tolist() == [2, 0]
-    assert market._trade(1, 100) == 16 and market.units[1, :, 40].tolist() == [1, 0]
-    assert market._trade(1, 5) == 0 and market.last_tick == 40
+    assert market.trade(1, 100) == 16 and market.units[1, :, 40].tolist() == [1, 0]
+    assert market.trade(1, 5) == 0 and market.last_tick == 40
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ PUBLIC = "__init__ __main__ cli config errors scorecards simulator traders".spli
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config data runtime traders",
-    "engines tasks wrappers",
+    "engines flow tasks wrappers",
     "policies simulator tapes",
     "zoo",
     "statistics",

@@ -148,6 +148,18 @@ class OrderFlow:
         return cls(**made)
 
     @classmethod
+    def preset(cls, name: str) -> OrderFlow:
+        """Return a table that ships: "btcusd".
+
+        Raises:
+            ValueError: If there is none of that name.
+        """
+        names = sorted(path.stem for path in Path(__file__).parent.glob("*.json"))
+        if name not in names:
+            raise ValueError(f"name: expected one of {names}, got {show(name)}")
+        return cls.load(Path(__file__).with_name(f"{name}.json"))
+
+    @classmethod
     def fit(
         cls, events: OrderEvents, *, lot: float | None = None, symmetric: bool = False, progress: bool | None = None
     ) -> OrderFlow:

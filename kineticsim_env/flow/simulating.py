@@ -190,7 +190,7 @@ class FlowMarket:
         size = 16 * sizes[number] * there // (count * sum(sizes))
         return there if count == 1 else max(1, min(size, there - (count - 1)))
 
-    def _trade(self, side: int, quantity: int) -> int:
+    def trade(self, side: int, quantity: int) -> int:
         """Trade with a side at any price, but never all that it has; return the units."""
         quantity = left = max(0, min(quantity, self._there[side] - 1))
         while left:
@@ -291,7 +291,7 @@ class FlowMarket:
         fleeting, all_ = int(self.count[side, FLEETING, tick]), int(self.count[side, :, tick].sum())
         life = FLEETING if (word >> 32 & 0xFFFF) * all_ >> 16 < fleeting else LASTING
         if (word & 0xFFFF) < self.table.jump_traded:
-            return self._trade(side, self._leaving(side, tick, life, word >> 48 & 15, best))
+            return self.trade(side, self._leaving(side, tick, life, word >> 48 & 15, best))
         self._cancel_order(side, tick, life, word >> 48 & 15, best)
         return 0
 
@@ -325,7 +325,7 @@ class FlowMarket:
     def _take_market_order(self, word: int) -> int:
         if (word & 0xFFFF) >= self.table.market_same:
             self.last_trade = -self.last_trade
-        units = self._trade(int(self.last_trade > 0), int(self.table.market_size[word >> 16 & 15]))
+        units = self.trade(int(self.last_trade > 0), int(self.table.market_size[word >> 16 & 15]))
         if not self.left and (word >> 20 & 0xFFFF) < self.table.jump_after_trade:
             self._begin_jump(self.last_trade, word >> 36 & 15, self.best())
         return units

@@ -139,6 +139,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
     "mechanisms": ("continuous", "levers"),
+    "order_flow": ("continuous", "news", "realistic"),
     "orders": (
         *("continuous", "news", "kept quotes, ladders and decisions at events"),
         *(part for part in _of_tasks("MarketMaking") if CLOCK in part),
