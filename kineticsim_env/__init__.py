@@ -25,6 +25,10 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.counterfactuals import block_impact as block_impact
     from kineticsim_env.counterfactuals import causal_impact as causal_impact
     from kineticsim_env.counterfactuals import counterfactual as counterfactual
+    from kineticsim_env.data.intervals import read_bars as read_bars
+    from kineticsim_env.data.intervals import read_trades as read_trades
+    from kineticsim_env.data.lobster import read_lobster as read_lobster
+    from kineticsim_env.data.orders import read_orders as read_orders
     from kineticsim_env.data.scores import order_book_scores as order_book_scores
     from kineticsim_env.envs.batched import BatchedParallelEnv as BatchedParallelEnv
     from kineticsim_env.envs.counterfactual_episodes import env_counterfactual as env_counterfactual
@@ -53,6 +57,10 @@ _LATE = {
     "open_sweep": "kineticsim_env.sweeps",
     "order_book_scores": "kineticsim_env.data.scores",
     "parallel_env": "kineticsim_env.envs.parallel",
+    "read_bars": "kineticsim_env.data.intervals",
+    "read_lobster": "kineticsim_env.data.lobster",
+    "read_orders": "kineticsim_env.data.orders",
+    "read_trades": "kineticsim_env.data.intervals",
     "rollout": "kineticsim_env.envs.rollouts",
     "scorecard": "kineticsim_env.scorecards",
     "sweep": "kineticsim_env.sweeps",
@@ -103,10 +111,12 @@ __getattr__ = _finder(
         "BlockImpact": "kineticsim_env.counterfactuals",
         "Calibration": "kineticsim_env.calibration",
         "CausalImpact": "kineticsim_env.counterfactuals",
+        "CleaningReport": "kineticsim_env.data.cleaning",
         "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",
         "OrderBookScores": "kineticsim_env.data.scores",
+        "OrderEvents": "kineticsim_env.data.events",
         "Rollout": "kineticsim_env.simulator",
         "Scorecard": "kineticsim_env.scorecards",
         "Sweep": "kineticsim_env.sweeps",

@@ -1,0 +1,388 @@
+"""Order events as they were recorded made a book's: rejects, orders that trade as they come, stale orders, sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kineticsim_env.data.books import replay
+from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
+
+REJECTED_WITHIN = 10**6  # ns
+_CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
+_DELETED, _TRADES, _NOTHING = 1, 2, 3  # what an order's next row is: within 1 ms one of these kinds; there is none
+MOST_CROSSED, LEAST_AT_TOUCH, MOST_IGNORED = 0.01, 0.95, 0.05
+
+
+class Rows(NamedTuple):
+    """Recorded rows, in time; columns are those of `OrderEvents`, and `remaining` says that sizes are what is left."""
+
+    time: np.ndarray
+    order: np.ndarray
+    kind: np.ndarray
+    side: np.ndarray
+    price: np.ndarray
+    size: np.ndarray
+    opening: np.ndarray
+    remaining: bool = False
+
+
+class Fills(NamedTuple):
+    """Trades of a table of their own, in time: the order that rested and the one that came (None: not known)."""
+
+    time: np.ndarray
+    resting: np.ndarray
+    size: np.ndarray
+    taker: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CleaningReport:
+    """What was read, what cleaning did, and whether the book that came of it is one; printed, it is a list.
+
+    Attributes:
+        rows: That were read.
+        events: That they became, of them `opening` of orders that rested before.
+        rejects: Orders that crossed the best opposite price as they came and were deleted within 1 ms, unfilled.
+        takers: Orders that traded as they came, whose own rows are no events but for what was left of them.
+        stale: Opening orders without any event, removed as orders that rest came to cross them.
+        unseen: Orders that left, or came, out of sight of LOBSTER's levels.
+        ignored: Rows of orders that were not there, and rows outside sessions.
+        closing: Deletes of a session's last instant, which only end a file.
+        crossed: Share of time in which the best bid is at the best ask or above.
+        executions: Events that trade, of them `at_touch` at the best price of their side.
+        market_orders: Executions of one time and side counted as one.
+        gaps: Spans of time between sessions, int ns, first and last.
+        seconds: That all sessions have together.
+        tick: The price of a tick in currency.
+        lot: The size of a lot in units of what is traded.
+        notes: What else the source says, such as hidden trades and halts.
+    """
+
+    rows: int
+    events: int
+    opening: int
+    rejects: int
+    takers: int
+    stale: int
+    unseen: int
+    ignored: int
+    closing: int
+    crossed: float
+    executions: int
+    at_touch: int
+    market_orders: int
+    gaps: tuple[tuple[int, int], ...]
+    seconds: float
+    tick: float
+    lot: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What is wrong with the book, by name; nothing of a good one."""
+        found = []
+        if not self.crossed <= MOST_CROSSED:
+            found.append(f"crossed: expected {MOST_CROSSED:.0%} of the time at most, got {self.crossed:.2%}")
+        if self.at_touch < LEAST_AT_TOUCH * self.executions:
+            share = self.at_touch / self.executions
+            found.append(f"at_touch: expected {LEAST_AT_TOUCH:.0%} of executions at least, got {share:.1%}")
+        if self.ignored > MOST_IGNORED * self.rows:
+            share = self.ignored / self.rows
+            found.append(f"ignored: expected {MOST_IGNORED:.0%} of rows at most, got {share:.1%}")
+        return tuple(found)
+
+    def __str__(self) -> str:
+        gaps = ", ".join(f"{(last - first) / 1e9:,.1f} s from {first} ns" for first, last in self.gaps)
+        lines = [
+            f"{self.rows:,} rows became {self.events:,} events, {self.opening:,} of them opening; {self.seconds:,.1f} s",
+            f"tick {self.tick:g}, lot {self.lot:g}; gaps: {gaps or 'none'}",
+            f"no events: {self.rejects:,} rejects, {self.takers:,} orders that traded as they came, "
+            f"{self.closing:,} deletes that close a file, {self.ignored:,} rows ignored",
+            f"removed: {self.stale:,} stale orders, {self.unseen:,} that came or left unseen",
+            f"book crossed {self.crossed:.3%} of the time; {self.at_touch:,} of {self.executions:,} executions at the "
+            f"touch, {self.market_orders:,} market orders",
+        ]
+        return "\n".join([*lines, *self.notes, *(f"wrong: {failure}" for failure in self.failures)])
+
+
+def clean(
+    rows: Rows,
+    spans: np.ndarray,
+    *,
+    tick: float,
+    lot: float,
+    fills: Fills | None = None,
+    touch: np.ndarray | None = None,
+    closing: bool = True,
+    notes: tuple[str, ...] = (),
+    check: bool = True,
+) -> OrderEvents:
+    """Return the events of recorded rows with their report.
+
+    Args:
+        rows: As they were recorded, their times not falling.
+        spans: int64 `[s, 2]`, sessions. An order that rests at a gap rests after it, unless the session after begins
+            with opening orders, which are all then.
+        tick: For the events.
+        lot: Likewise.
+        fills: Trades, where rows do not say which orders traded.
+        touch: int64 `[n, 2]`, best bid and ask after each row, where a source has them: what rests at better prices
+            was deleted out of sight.
+        closing: Whether deletes of a session's last instant, if they are of both sides, only end a file.
+        notes: For the report.
+        check: Whether to refuse events that fail it.
+
+    Raises:
+        ValueError: Naming what of the report fails.
+    """
+    pass_ = _Pass(rows, fills, touch)
+    columns: Any = pass_.over(spans, closing)
+    events = OrderEvents(**columns, sessions=spans, tick=float(tick), lot=float(lot))
+    report = _report(events, len(rows.time), pass_.counts, notes)
+    if check and report.failures:
+        raise ValueError(f"{'; '.join(report.failures)}; check=False takes it. The report:\n{report}")
+    return dataclasses.replace(events, report=report)
+
+
+def _report(events: OrderEvents, rows: int, counts: Counter[str], notes: tuple[str, ...]) -> CleaningReport:
+    books, traded = replay(events, 1), np.flatnonzero(events.kind == EXECUTE)
+    gaps = zip(events.sessions[:-1, 1].tolist(), events.sessions[1:, 0].tolist(), strict=True)
+    session = np.searchsorted(events.sessions[:, 0], events.time, side="right") - 1
+    until = np.minimum(np.r_[events.time[1:], np.inf], events.sessions[session, 1]) if len(events) else events.time
+    lasts = np.maximum(until - events.time, 0)  # of an instant's events only the last one's book lasts
+    seconds = float(np.diff(events.sessions).sum()) / 1e9
+    before = books.prices[np.maximum(traded - 1, 0), (events.side[traded] == ASK).astype(np.int64), 0]
+    groups = np.unique(np.stack([events.time[traded], events.side[traded]]), axis=1)
+    return CleaningReport(
+        rows, len(events), int(events.opening.sum()),
+        *(counts[name] for name in ("rejects", "takers", "stale", "unseen", "ignored", "closing")),
+        crossed=float(lasts[books.both & (books.spread <= 0)].sum()) / 1e9 / seconds if seconds else 0.0,
+        executions=len(traded), at_touch=int((before == events.price[traded]).sum()), market_orders=groups.shape[1],
+        gaps=tuple(gaps), seconds=seconds, tick=events.tick, lot=events.lot, notes=notes,
+    )  # fmt: skip
+
+
+class _Pass:
+    """One pass over rows, with the book as it is."""
+
+    def __init__(self, rows: Rows, fills: Fills | None, touch: np.ndarray | None) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rows, self._touch = rows, touch
+        self._fills: dict[int, deque[list[int]]] = {}
+        self._takes: Counter[int] = Counter()  # lots that an order trades as it comes
+        if fills is not None:
+            for when, order, size in zip(fills.time.tolist(), fills.resting.tolist(), fills.size.tolist(), strict=True):
+                self._fills.setdefault(order, deque()).append([when, size])
+            if fills.taker is not None:
+                for order, size in zip(fills.taker.tolist(), fills.size.tolist(), strict=True):
+                    self._takes[order] += size
+        self._fresh = int(rows.order.max(initial=0)) + 1  # ids of orders that lose their place, or come again
+        self._events: list[tuple[int, int, int, int, int, int, bool]] = []
+        self._removed: set[int] = set()
+        self._coming: dict[int, list[Any]] = {}  # by id: side, price, lots left, lots to trade (None: not known)
+        self._settled: list[int] = []  # of these, orders that have traded and rest once the instant is over
+        self._clear()
+
+    def _clear(self) -> None:
+        self._live: dict[int, list[int]] = {}  # by id: side, price, lots, id in the events, its event
+        self._seen: set[int] = set()  # ids in the session's events
+        self._idle: set[int] = set()  # opening orders that no further row of the session is of
+        self._levels: dict[tuple[int, int], dict[int, None]] = {}
+        self._heaps: dict[int, list[int]] = {BID: [], ASK: []}
+
+    def over(self, spans: np.ndarray, close: bool) -> dict[str, np.ndarray]:
+        """Return the columns of the events."""
+        rows = self._rows
+        session = np.searchsorted(spans[:, 0], rows.time, side="right") - 1
+        kept = (session >= 0) & (rows.time <= spans[session, 1])
+        closing = _closing(rows, np.where(kept, session, -1)) if close else np.zeros_like(kept)
+        self.counts["ignored"], self.counts["closing"] = int((~kept).sum()), int(closing.sum())
+        sort = np.lexsort((rows.order, session))
+        sort = sort[(kept & ~closing)[sort]]
+        same = (rows.order[sort][1:] == rows.order[sort][:-1]) & (session[sort][1:] == session[sort][:-1])
+        follows = np.full(len(rows.time), -1)
+        follows[sort[:-1][same]] = sort[1:][same]
+        soon = (follows >= 0) & (rows.time[follows] - rows.time <= REJECTED_WITHIN)
+        after = np.where(soon & (rows.kind[follows] == DELETE), _DELETED, 0)
+        after = np.where(soon & (rows.kind[follows] == EXECUTE), _TRADES, np.where(follows < 0, _NOTHING, after))
+        chosen = np.flatnonzero(kept & ~closing)
+        snapshot = set(session[chosen[rows.opening[chosen]]].tolist())
+        now, clock = -1, None
+        touch = None if self._touch is None else self._touch[chosen].tolist()
+        columns = (session, rows.time, rows.order, rows.kind, rows.side, rows.price, rows.size, rows.opening, after)
+        for k, (of, time, order, kind, *rest) in enumerate(
+            zip(*(column[chosen].tolist() for column in columns), strict=True)
+        ):
+            if of != now:
+                self._settle(clock)
+                now = of
+                rows_of = set(rows.order[kept & (session == of)].tolist()) if self._live else set()
+                self._begin(int(spans[of, 0]), of in snapshot, rows_of)
+            if time != clock:
+                self._settle(clock)
+                clock = time
+            if kind == ADD:
+                self._add(time, order, *rest)
+            else:
+                self._change(time, order, kind, *rest)
+            if touch is not None:
+                self._leave_unseen(time, touch[k])
+        self._settle(clock)
+        events = [event for k, event in enumerate(self._events) if k not in self._removed]
+        table = np.array(events, np.int64).reshape(-1, 7).T
+        kinds = {"kind": np.int8, "side": np.int8, "opening": np.bool_}
+        names = ("time", "order", "kind", "side", "price", "size", "opening")
+        return {name: column.astype(kinds.get(name, np.int64)) for name, column in zip(names, table, strict=True)}
+
+    def _begin(self, time: int, snapshot: bool, rows_of: set[int]) -> None:
+        """Begin a session, with what rested as the last one ended unless a snapshot follows."""
+        resting = [] if snapshot else list(self._live.items())
+        self._clear(), self._coming.clear()
+        for order, (side, price, left, *_) in resting:
+            self._rest(time, order, side, price, left, True)
+            if order not in rows_of:
+                self._idle.add(order)
+
+    def _rest(self, time: int, order: int, side: int, price: int, size: int, opening: bool = False) -> None:
+        level = self._levels.setdefault((side, price), {})
+        if not level:  # its price may be in the heap still, which does no harm
+            heapq.heappush(self._heaps[side], -side * price)
+        level[order] = None
+        shown = order
+        if order in self._seen:
+            shown, self._fresh = self._fresh, self._fresh + 1
+        self._seen.add(shown)
+        self._live[order] = [side, price, size, shown, len(self._events)]
+        self._events.append((time, shown, ADD, side, price, size, opening))
+
+    def _gone(self, order: int) -> None:
+        side, price, *_ = self._live.pop(order)
+        del self._levels[side, price][order]
+        self._idle.discard(order)
+
+    def _best(self, side: int) -> int | None:
+        heap = self._heaps[side]
+        while heap and not self._levels[side, -side * heap[0]]:
+            heapq.heappop(heap)
+        return -side * heap[0] if heap else None
+
+    def _went(self, time: int, order: int, kind: int, size: int) -> None:
+        """Put an event of an order that rests, and end it if nothing is left."""
+        state = self._live[order]
+        self._events.append((time, state[3], kind, state[0], state[1], size, False))
+        state[2] -= size
+        if not state[2]:
+            self._gone(order)
+
+    def _add(self, time: int, order: int, side: int, price: int, size: int, opening: bool, after: int) -> None:
+        if order in self._live:  # it loses its place
+            self._went(time, order, DELETE, self._live[order][2])
+        if not size:  # of some feeds a market order that met nobody
+            self._coming[order] = [side, price, size, None]
+            return
+        if not opening:
+            if order in self._takes:
+                self.counts["takers"] += 1
+                self._coming[order] = [side, price, size, self._takes.pop(order)]
+                return
+            best = self._best(-side)
+            if best is not None and side * (price - best) >= 0:
+                if after in (_DELETED, _TRADES) and order not in self._fills:
+                    self.counts["rejects" if after == _DELETED else "takers"] += 1
+                    self._coming[order] = [side, price, size, None]
+                    return
+                self._remove_stale(-side, price)
+        self._rest(time, order, side, price, size, opening)
+        if opening and after == _NOTHING:
+            self._idle.add(order)
+
+    def _remove_stale(self, side: int, price: int) -> None:
+        """Remove opening orders without any event that an order which rests crosses; others are left as they are."""
+        while (best := self._best(side)) is not None and side * (best - price) >= 0:
+            stale = [order for order in self._levels[side, best] if order in self._idle]
+            for order in stale:
+                self._removed.add(self._live[order][4])
+                self._gone(order)
+            self.counts["stale"] += len(stale)
+            if self._levels[side, best]:
+                return
+
+    def _change(
+        self, time: int, order: int, kind: int, side: int, price: int, size: int, opening: bool, after: int
+    ) -> None:
+        remaining = self._rows.remaining
+        if order in self._coming:
+            state = self._coming[order]
+            went = state[2] - size if remaining else size
+            state[2] -= went
+            if kind == DELETE or state[2] <= 0:
+                del self._coming[order]
+                return
+            if state[3] is not None:
+                state[3] -= went
+            if after != _TRADES if state[3] is None else state[3] <= 0:
+                self._settled.append(order)
+            return
+        if order not in self._live:
+            self.counts["ignored"] += order not in self._seen  # a filled order may be deleted besides
+            return
+        side, old, left, *_ = self._live[order]
+        went = left - size if remaining else size
+        if kind == EXECUTE:
+            if min(went, left) > 0:
+                self._went(time, order, EXECUTE, min(went, left))
+            return
+        traded = self._trade(time, order, left if kind == DELETE and (size == 0 or not remaining) else min(went, left))
+        went, left = went - traded, left - traded
+        if not left:
+            return
+        if kind == DELETE or went >= left:
+            self._went(time, order, DELETE, left)
+        elif went < 0 or (remaining and price != old and not traded):  # it loses its place
+            self._went(time, order, DELETE, left)
+            self._rest(time, order, side, price, left - went)
+        elif went > 0:
+            self._went(time, order, REDUCE, went)
+
+    def _trade(self, time: int, order: int, most: int) -> int:
+        """Execute what trades say of an order, up to so many lots; return how many these are."""
+        pending, total = self._fills.get(order), 0
+        while pending and total < most and pending[0][0] <= time + _CLOCKS:
+            size = min(pending[0][1], most - total)
+            self._went(time, order, EXECUTE, size)
+            total += size
+            pending[0][1] -= size
+            if not pending[0][1]:
+                pending.popleft()
+        return total
+
+    def _settle(self, time: Any) -> None:
+        """Let rest what is left of orders that traded as they came."""
+        for order in self._settled:
+            if order in self._coming:
+                side, price, left, _ = self._coming.pop(order)
+                self._rest(time, order, side, price, left)
+        self._settled.clear()
+
+    def _leave_unseen(self, time: int, touch: list[int]) -> None:
+        for side, shown in zip((BID, ASK), touch, strict=True):
+            while (best := self._best(side)) is not None and side * (best - shown) > 0:
+                for order in list(self._levels[side, best]):
+                    self._went(time, order, DELETE, self._live[order][2])
+                    self.counts["unseen"] += 1
+
+
+def _closing(rows: Rows, session: np.ndarray) -> np.ndarray:
+    """Say of each row whether it is one of the deletes, of both sides, that are all of a session's last rows."""
+    found = np.zeros(len(session), np.bool_)
+    for of in np.unique(session[session >= 0]).tolist():
+        mine = np.flatnonzero(session == of)
+        last = (rows.kind[mine] == DELETE) & (rows.time[mine] == rows.time[mine[-1]])
+        run = mine[len(mine) - int(np.argmin(np.r_[last[::-1], False])) :]
+        found[run] = len(np.unique(rows.side[run])) == 2
+    return found

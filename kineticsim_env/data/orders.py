@@ -1,0 +1,180 @@
+"""`read_orders`: a table of what happened to orders, of whatever feed, as order events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.data.cleaning import Fills, Rows, clean
+from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
+from kineticsim_env.data.tables import coded, identities, in_steps, nanoseconds, read_table, spans_of, step_of
+from kineticsim_env.runtime.values import check_choice, check_dict, check_flag, show
+
+_WORDS = {
+    ADD: "add added a new create created open opened insert inserted submit submitted submission",
+    REDUCE: "reduce reduced change changed update updated modify modified",
+    DELETE: "delete deleted d del remove removed cancel canceled cancelled done close closed",
+    EXECUTE: "execute executed e execution fill filled trade traded match",
+}
+KINDS: dict[Any, int] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+KINDS |= {kind: kind for kind in _WORDS}
+SIDES: dict[Any, int] = dict.fromkeys(("bid", "bids", "buy", "b", "1", 1), BID)
+SIDES |= dict.fromkeys(("ask", "asks", "sell", "offer", "a", "s", "-1", -1), ASK)
+_TRADES = ("time", "size", "resting", "buyer", "seller", "side")
+
+
+def read_orders(
+    source: Any,
+    *,
+    time: str = "time",
+    order: str = "order",
+    kind: str = "kind",
+    side: str = "side",
+    price: str = "price",
+    size: str = "size",
+    kinds: Mapping[Any, Any] | None = None,
+    sides: Mapping[Any, Any] | None = None,
+    unit: str | None = None,
+    sizes: str = "change",
+    trades: Any = None,
+    trade_columns: Mapping[str, str] | None = None,
+    tick: float | None = None,
+    lot: float | None = None,
+    snapshot: bool = True,
+    gap: float | None = None,
+    sessions: Any = None,
+    check: bool = True,
+) -> OrderEvents:
+    """Read a table of order events, and clean it: what that does is at `events.report`.
+
+    Rows are taken by time, those of one time as they come. An order whose first row is no ADD rested before the first
+    session, unless this begins with a snapshot. A row that raises an order's size, or moves its price, ends it: it
+    comes again with another id. Cleaning drops what crosses the best opposite price as it comes and is deleted within
+    1 ms, unfilled; orders that trade as they come rest with what is left of them alone; deletes of a session's last
+    instant, if they are of both sides, only close a file; opening orders without any row that orders which rest come
+    to cross are removed.
+
+    Args:
+        source: A path of a CSV (.gz too) or Parquet file, a pandas or pyarrow table, or a mapping of columns.
+        time: The column of times; so the others. Rows of one order are in their order.
+        order: Ids, whole numbers or texts.
+        kind: What happened to the order.
+        side: Of the order.
+        price: In currency.
+        size: In units of what is traded.
+        kinds: What the texts or numbers of kinds mean: "add", "reduce", "delete" or "execute". None knows these, 0 to
+            3, and common words such as created, changed, deleted and match.
+        sides: Likewise "bid" and "ask"; None knows these, buy and sell, 1 and -1.
+        unit: Of times that are numbers: "ns", "us", "ms" or "s".
+        sizes: "change" if a row's size is what came or went, "remaining" if it is what is left.
+        trades: A table for feeds in which a trade is a smaller size of the order that rested.
+        trade_columns: Its columns by "time", "size", and "resting", the id of the order that rested, or "buyer",
+            "seller" and "side", both ids and the side of the one that came.
+        tick: The price of a tick in currency; None takes the largest that all prices are multiples of.
+        lot: The size of a lot; None likewise.
+        snapshot: Whether ADDs of a session's first instant, before other rows and if both sides are among them, are of
+            orders that rested before.
+        gap: Seconds without a row that end a session; None: one session.
+        sessions: Pairs of first and last time, as the column has times, instead.
+        check: Whether to refuse a book that is crossed for more than 1% of the time, in which less than 95% of the
+            executions are at the best price, or of which more than 5% of the rows are of unknown orders.
+
+    Raises:
+        TypeError, ValueError: Naming the argument or the part of the report, what came and what is allowed.
+        ModuleNotFoundError: Without pandas.
+    """
+    names = {"time": time, "order": order, "kind": kind, "side": side, "price": price, "size": size}
+    table = read_table("source", source, names)
+    check_choice("sizes", sizes, ("change", "remaining")), check_flag("snapshot", snapshot), check_flag("check", check)
+    traded = None if trades is None else _read_trades(trades, trade_columns)
+    ids = [traded[name] for name in ("resting", "taker") if name in traded] if traded else []
+    order_ids, *trade_ids = identities("order", table["order"], *ids)
+    amounts = [table["size"], *([traded["size"]] if traded else [])]
+    tick = step_of("tick", table["price"]) if tick is None else tick
+    lot = step_of("lot", *amounts) if lot is None else lot
+    lots = [in_steps("size", "lot", amount, lot) for amount in amounts]
+    columns = [
+        nanoseconds("time", table["time"], unit),
+        order_ids,
+        coded("kind", table["kind"], KINDS, _named("kinds", kinds, KINDS)),
+        coded("side", table["side"], SIDES, _named("sides", sides, SIDES)),
+        in_steps("price", "tick", table["price"], tick),
+        lots[0],
+    ]
+    if (lots[0] < 0).any():
+        row = int((lots[0] < 0).argmax())
+        raise ValueError(f"size: expected numbers from 0, got {table['size'].iloc[row]} in row {row}")
+    sort = np.argsort(columns[0], kind="stable")
+    columns = [column[sort] for column in columns]
+    spans = spans_of(columns[0], gap, sessions, unit)
+    rows = Rows(*columns, _snapshots(columns, spans) & snapshot, sizes == "remaining")
+    fills = None
+    if traded:
+        when = nanoseconds("trades, time", traded["time"], unit)
+        by = np.argsort(when, kind="stable")
+        fills = Fills(when[by], trade_ids[0][by], lots[1][by], trade_ids[1][by] if len(trade_ids) > 1 else None)
+    return clean(with_unknown(rows, spans), spans, tick=tick, lot=lot, fills=fills, check=check)
+
+
+def with_unknown(rows: Rows, spans: np.ndarray) -> Rows:
+    """Return rows that begin with the orders that rested before, as their first rows are no ADDs, if none else did."""
+    inside = np.flatnonzero((rows.time >= spans[0, 0]) & (rows.time <= spans[-1, 1]))
+    ids, first, number = np.unique(rows.order[inside], return_index=True, return_inverse=True)
+    first = inside[first]
+    unknown = rows.kind[first] != ADD
+    if not unknown.any() or rows.opening[rows.time <= spans[0, 1]].any():
+        return rows
+    added = np.isin(number, np.flatnonzero(unknown)) & (np.maximum.accumulate(inside) >= 0)
+    size = np.zeros(len(ids), np.int64)
+    gather = np.maximum if rows.remaining else np.add
+    gather.at(size, number[added], rows.size[inside[added]])
+    chosen = unknown & (size > 0)
+    rested = first[chosen]
+    before = Rows(
+        np.full(len(rested), spans[0, 0]), ids[chosen], np.full(len(rested), ADD, np.int8), rows.side[rested],
+        rows.price[rested], size[chosen], np.ones(len(rested), np.bool_),
+    )  # fmt: skip
+    both = [np.concatenate([new, old]) for new, old in zip(before[:7], rows[:7], strict=True)]
+    return Rows(*(column[np.argsort(both[0], kind="stable")] for column in both), rows.remaining)
+
+
+def _snapshots(columns: list[np.ndarray], spans: np.ndarray) -> np.ndarray:
+    """Say of each row whether it is an ADD of a session's first instant, with those of both sides before others."""
+    times, kind, side = columns[0], columns[2], columns[3]
+    found = np.zeros(len(times), np.bool_)
+    for begin in np.searchsorted(times, spans[:, 0]).tolist():
+        end = int(np.searchsorted(times, times[begin], side="right")) if begin < len(times) else begin
+        run = begin + int(np.argmin(np.r_[kind[begin:end] == ADD, False]))
+        found[begin:run] = len(np.unique(side[begin:run])) == 2
+    return found
+
+
+def _named(name: str, given: Any, words: Mapping[Any, int]) -> dict[Any, int] | None:
+    """Return codes by what a user's mapping has."""
+    if given is None:
+        return None
+    found = {}
+    for key, word in check_dict(name, given, "a mapping of what a column has to what it means").items():
+        meant = word.lower() if isinstance(word, str) else word
+        if meant not in words:
+            raise ValueError(f"{name}[{show(key)}]: expected one of {', '.join(map(repr, words))}, got {show(word)}")
+        found[key] = words[meant]
+    return found
+
+
+def _read_trades(trades: Any, names: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return time, size, resting and, where it is known, taker of trades."""
+    given = check_dict("trade_columns", names or {}, "a mapping of what a column is to its name")
+    for what in given:
+        if what not in _TRADES:
+            raise ValueError(f"trade_columns: expected some of {', '.join(_TRADES)}, got {show(what)}")
+    by_sides = "resting" not in given
+    wanted = ("time", "size", "buyer", "seller", "side") if by_sides else ("time", "size", "resting")
+    table = read_table("trades", trades, {what: given.get(what, what) for what in wanted})
+    if by_sides:
+        buys = coded("side", table["side"], SIDES, None) == BID
+        table["resting"] = table["seller"].where(buys, table["buyer"])
+        table["taker"] = table["buyer"].where(buys, table["seller"])
+    return table

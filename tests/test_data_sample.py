@@ -1,0 +1,63 @@
+"""Half an hour of Bitstamp's BTC/USD, as the package ob-analytics ships it, read by arguments alone."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kineticsim_env as ks
+from kineticsim_env.data.books import follow_orders, in_lots, replay
+from kineticsim_env.data.events import ADD, EXECUTE
+
+pytest.importorskip("pandas")
+_FOUND = importlib.util.find_spec("ob_analytics")  # its files alone are read: it is not imported
+if _FOUND is None:
+    pytest.skip("ob-analytics is not installed", allow_module_level=True)
+FOLDER = Path(_FOUND.origin).parent / "_sample_data"
+
+
+@pytest.fixture(scope="module")
+def events():
+    return ks.read_orders(
+        FOLDER / "orders.csv.gz",
+        time="exchange_timestamp",
+        order="id",
+        kind="action",
+        side="direction",
+        size="volume",
+        unit="ms",
+        sizes="remaining",
+        trades=FOLDER / "trades.csv",
+        trade_columns={
+            "time": "exchange_timestamp",
+            "size": "amount",
+            "buyer": "buy_order_id",
+            "seller": "sell_order_id",
+        },
+    )
+
+
+def test_the_report(events):
+    report = events.report
+    assert report.rows == 314_057 and report.opening == 6510 and report.events == len(events)
+    assert report.stale == 2 and report.crossed == 0 and report.closing == 6518 and not report.failures
+    assert report.executions == report.at_touch == 284  # all trades
+    assert 100_000 < report.rejects < 101_000 and report.takers == 168 and report.gaps == ()
+    assert (report.tick, report.lot) == (1, 1e-8) and 1790 < report.seconds < 1810
+    assert "284 of 284 executions at the touch" in str(report) and "2 stale orders" in str(report)
+
+
+def test_the_book(events):
+    orders, books = follow_orders(events), replay(events, 1)
+    assert books.both.all() and books.spread.min() >= 1
+    lasts = np.diff(events.time)
+    assert abs(lasts[books.spread[:-1] == 1].sum() / lasts.sum() - 0.993) < 5e-4
+    assert events.opening[: events.report.opening].all() and not events.opening[events.report.opening :].any()
+    assert (orders.left[events.kind == ADD] > 0).all() and events.size[events.kind == EXECUTE].min() > 0
+
+
+def test_series_of_it(events):
+    series = in_lots(events, 0.01).series(1.0)
+    measured = ks.measure(series, ["volatility", "volume"], group=None)
+    assert series["mid2"].shape[1] >= 1799 and measured["volatility"].value[0] > 0
