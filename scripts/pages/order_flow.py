@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scripts.bitstamp_sample import sample
 
 import kineticsim_env as ks
 from kineticsim_env.data.books import between, in_lots
@@ -26,6 +25,7 @@ from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.order_flow import BANDS, SHARE, SPREADS
 from kineticsim_env.flow.validating import cut_times, joined
+from scripts.bitstamp_sample import sample
 from scripts.machine import describe
 from scripts.pages.markdown import replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
@@ -89,7 +89,7 @@ def _stationary(flow: ks.OrderFlow) -> np.ndarray:
 
 
 def of_preset(name: str, real: OrderEvents, seed: int, step: int) -> OrderEvents:
-    """Return a tape of a preset with as many events as the data, its intervals as long as makes that the data's time."""
+    """Return a tape of a preset with as many events as the data, in intervals that take as long."""
     count, seconds = int((~real.opening).sum()), float(np.diff(real.sessions).sum()) / 1e9
     simulator = ks.Simulator(ks.MarketConfig.preset(name), num_markets=1, seed=seed, engine="cpu")
     simulator.run(200)
