@@ -1,6 +1,6 @@
 """The command line: `python -m kineticsim_env COMMAND`.
 
-Commands are doctor, simulate, evaluate, sweep, calibrate, play, impact and scorecard; bench says where it is now.
+Commands are doctor, simulate, evaluate, sweep, calibrate, fit, play, impact and scorecard; bench says where it is now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from kineticsim_env import __version__, play
 from kineticsim_env.calibration import command as calibrate
-from kineticsim_env.commands import evaluate, impact, scorecard, simulate
+from kineticsim_env.commands import evaluate, fit, impact, scorecard, simulate
 from kineticsim_env.runtime import doctor
 from kineticsim_env.runtime.options import Parser, exit_code
 from kineticsim_env.sweeps import command as sweep
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     check = commands.add_parser("doctor", help="say which engines run here, what is missing and how to get it")
     check.set_defaults(command=lambda options: doctor.main())
-    for module in (simulate, evaluate, sweep, calibrate, play, impact, scorecard):
+    for module in (simulate, evaluate, sweep, calibrate, fit, play, impact, scorecard):
         module.add_parser(commands)
     # Goes with the next version. With another prefix than "-", options are words, and any are taken.
     moved = commands.add_parser("bench", help="is `python -m scripts.benchmarks` of a checkout now", **_ANY_WORDS)

@@ -20,9 +20,7 @@ def sample() -> OrderEvents:
     """Read and clean it."""
     files = folder()
     if files is None:
-        raise ModuleNotFoundError(
-            "the sample is in the package ob-analytics: pip install --no-deps ob-analytics==0.1.0"
-        )
+        raise ModuleNotFoundError("the sample is a package: pip install --no-deps ob-analytics==0.1.0")
     return ks.read_orders(
         files / "orders.csv.gz",
         time="exchange_timestamp",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import kineticsim_env as ks
 from kineticsim_env import cli
 from kineticsim_env.runtime import build
 
@@ -60,6 +61,7 @@ COMMANDS = {  # each with the least that it does something with
     "scorecard": ["--markets", "2", "--intervals", "200", "--preset", "trading", "--plot", "card.png"],
     "sweep": ["sweep.toml"],
     "calibrate": ["calibrate.toml", "--output", "fit.json", "--plot-predicted", "seen.png"],
+    "fit": ["orders.csv", "--unit", "ns", "--output", "flow.json", "--plot", "flow.png", "--markets", "1"],
     "bench": ["--quick"],
 }
 FILES = {
@@ -67,7 +69,7 @@ FILES = {
     "calibrate": "simulations = 100\nheld_out = 20\n[target]\nvolatility = 1e6",
 }
 SPACE = "[space]\nnoise_spread = { low = 3, high = 12 }"
-WRITTEN = "run.npz run.png figures.json impact.png card.png results fit.json seen.png".split()
+WRITTEN = "run.npz run.png figures.json impact.png card.png results fit.json seen.png flow.json flow.png".split()
 RUN_COMMANDS = """
 import contextlib, json, os, pty
 from importlib import metadata
@@ -84,6 +86,14 @@ codes = {"play": os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}
 codes |= {name: main([name, *words]) for name, words in commands.items() if name != "play"}
 print(json.dumps(codes))
 """
+
+
+def write_orders(path, events=2500):
+    """Write order events of a simulated market, as a user's file has them."""
+    found = ks.OrderFlow.preset("btcusd").simulate(events, seed=1)
+    columns = {name: getattr(found, name) for name in ("time", "order", "kind", "side", "price", "size")}
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def tracked(*folders):
@@ -220,6 +230,7 @@ def test_the_wheel_and_its_commands_work_in_an_environment_without_the_checkout(
     for name, text in FILES.items():
         (tmp_path / f"{name}.toml").write_text(f'intervals = 10\nengine = "{ENGINE}"\n{text}\n{SPACE}\n')
     environment |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    write_orders(tmp_path / "orders.csv")
     command = [*python, RUN + RUN_COMMANDS * extras, ENGINE, json.dumps(COMMANDS)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

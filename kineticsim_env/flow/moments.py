@@ -11,8 +11,13 @@ _SECOND = 10**9
 
 
 def mid_variance(events: OrderEvents, seconds: float) -> float:
-    """Return the variance of the mid over so many seconds, per second, square ticks; NaN of less than two."""
-    mid = replay(events, 1).mid2 / 2
+    """Return the variance of the mid over so many seconds, per second, square ticks; NaN of less than two.
+
+    Where a side is empty the mid is the last one that there was.
+    """
+    books = replay(events, 1)
+    latest = np.maximum.accumulate(np.where(books.both, np.arange(len(events)), 0)) if len(events) else []
+    mid = books.mid2[latest] / 2
     changes = [np.zeros(0)]
     for first, last in events.sessions:
         times = np.arange(first, last + 1, int(seconds * _SECOND))

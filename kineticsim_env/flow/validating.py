@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -26,17 +27,28 @@ class FlowValidation:
         distances: L1 and Wasserstein-1, each market's mean of the 19 scores, float64 `[markets, 2]`.
         real: Moments of the data by name; `kineticsim_env.flow.moments` defines them.
         simulated: Of each market, float64 `[markets]`.
+        data: The order events that were compared, in the flow's lots.
+        played: Those of all markets, each a session.
     """
 
     scores: OrderBookScores
     distances: np.ndarray
     real: dict[str, float]
     simulated: dict[str, np.ndarray]
+    data: OrderEvents = dataclasses.field(repr=False)
+    played: OrderEvents = dataclasses.field(repr=False)
+
+    def draw(self, path: Any) -> None:
+        """Write a picture: how scores are distributed, and paths of the mid. Needs matplotlib."""
+        from kineticsim_env.plots.order_flow import draw_validation
+
+        draw_validation(path, self.data, self.played)
 
     def __str__(self) -> str:
         rows = [("", "real", "simulated", "lowest", "highest")]
         for name, values in self.simulated.items():
-            low, mean, high = (f"{f(values):.3g}" for f in (np.nanmin, np.nanmean, np.nanmax))
+            there = values[~np.isnan(values)]
+            low, mean, high = (f"{f(there):.3g}" if len(there) else "-" for f in (np.min, np.mean, np.max))
             rows.append((name, f"{self.real[name]:.3g}", mean, low, high))
         mean, spread = self.distances.mean(0), self.distances.std(0)
         each = ", ".join(
@@ -76,16 +88,24 @@ def validate(
     markets = check_count("markets", markets, 1, 1000)
     real = in_lots(held_out, flow.lot)
     floor = None if fitted is None else in_lots(fitted, flow.lot)
-    step = int(np.gcd.reduce(held_out.time - held_out.time[0])) or 1
+    step = time_step(held_out)
     count = int((~real.opening).sum())
     played = [cut_times(simulate(flow, count, seed + i, progress=progress), step) for i in range(markets)]
     means = [order_book_scores(real, one, resamples=0).mean for one in played]
+    together = joined(played)
     return FlowValidation(
-        scores=order_book_scores(real, joined(played), floor=floor, resamples=resamples),
+        scores=order_book_scores(real, together, floor=floor, resamples=resamples),
         distances=np.array([[mean.l1.value, mean.wasserstein.value] for mean in means]),
         real={name: moment(real) for name, moment in MOMENTS.items()},
         simulated={name: np.array([moment(one) for one in played]) for name, moment in MOMENTS.items()},
+        data=real,
+        played=together,
     )
+
+
+def time_step(events: OrderEvents) -> int:
+    """Return the largest step that all times between events are multiples of, nanoseconds; openings have none."""
+    return int(np.gcd.reduce(np.diff(events.time[~events.opening]))) or 1
 
 
 def cut_times(events: OrderEvents, step: int) -> OrderEvents:

@@ -24,7 +24,7 @@ from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.order_flow import BANDS, SHARE, SPREADS
-from kineticsim_env.flow.validating import cut_times, joined
+from kineticsim_env.flow.validating import cut_times, joined, time_step
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe
 from scripts.pages.markdown import replaced, table, wrapped
@@ -61,7 +61,7 @@ def nulls(flow: ks.OrderFlow) -> dict[str, ks.OrderFlow]:
         "without jumps": dataclasses.replace(flow, **calm),
         "with one life": dataclasses.replace(flow, **one_life),
         "with a Poisson clock": dataclasses.replace(flow, **poisson),
-        "without all three, orders of one size, constant rates (Cont, Stoikov and Talreja 2010)": dataclasses.replace(
+        "without all three, with one size and constant rates": dataclasses.replace(
             flow, **(calm | one_life | poisson | sizes | constant)
         ),
     }
@@ -123,7 +123,7 @@ def measure(markets: int) -> dict[str, Any]:
     }
     flow = dataclasses.replace(flow, about=about)
     flow.save(SHIPPED)
-    real, step = in_lots(held_out, flow.lot), int(np.gcd.reduce(held_out.time - held_out.time[0]))
+    real, step = in_lots(held_out, flow.lot), time_step(held_out)
     count = int((~real.opening).sum())
     floor = in_lots(fitted, flow.lot)
     found = {FLOOR: entry([order_book_scores(real, floor, resamples=0)], [floor]), "data": entry([], [real])}
@@ -193,7 +193,7 @@ def distances(record: Mapping[str, Any]) -> str:
             for kind in ("volume_touch", "volume")
         ]
         cells = [scores[key] for key in SHOWN[:4]] + both + [scores["log_limit_size"]]
-        spread = f" ± {means[:, 0].std():.2f}/{means[:, 1].std():.2f}" if len(means) > 1 else ""
+        spread = f" ± .{1000 * means[:, 0].std():03.0f}/.{1000 * means[:, 1].std():03.0f}" if len(means) > 1 else ""
         rows.append([name, _pair(means.mean(0)) + spread, *(_pair(cell) for cell in cells)])
     return table(heads, rows, (False, *[True] * 8))
 
