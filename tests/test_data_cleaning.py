@@ -49,11 +49,13 @@ def test_rejects_are_dropped_and_other_short_orders_are_not():
         (8, 12, "delete", "bid", 100, 1),
         (9, 13, "add", "bid", 101, 1),  # crosses, and lives for longer
         (11, 13, "delete", "bid", 101, 1),
+        (11, 3, "reduce", "ask", 101, 1),
         check=False,
     )
     assert events.report.rejects == 2
     assert shown(events) == [
         (8, 12, ADD, 100, 1), (8, 12, DELETE, 100, 1), (9, 13, ADD, 101, 1), (11, 13, DELETE, 101, 1),
+        (11, 3, REDUCE, 101, 1),
     ]  # fmt: skip
 
 

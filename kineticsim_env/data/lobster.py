@@ -160,9 +160,8 @@ def _with_opening(
             levels[at] -= size
         place = (-1, begin) if rested else (k, int(rows.time[k]))
         found.append((*place, int(rows.order[k]), *at, size, rested))
-    for unseen, ((side, price), size) in enumerate(levels.items()):
-        if size > 0:
-            found.append((-1, begin, -1 - unseen, side, price, size, True))
+    for nameless, ((side, price), size) in enumerate((at, size) for at, size in levels.items() if size > 0):
+        found.append((-1, begin, -1 - nameless, side, price, size, True))
     extra = np.array(found, np.int64).reshape(-1, 7)
     new = Rows(extra[:, 1], extra[:, 2], np.full(len(extra), ADD, np.int8), extra[:, 3].astype(np.int8),
                extra[:, 4], extra[:, 5], extra[:, 6].astype(np.int8))  # fmt: skip

@@ -166,10 +166,12 @@ def _read_trades(trades: Any, names: Mapping[str, str] | None) -> dict[str, Any]
     for what in given:
         if what not in _TRADES:
             raise ValueError(f"trade_columns: expected some of {', '.join(_TRADES)}, got {show(what)}")
-    by_sides = "resting" not in given
-    wanted = ("time", "size", "buyer", "seller", "side") if by_sides else ("time", "size", "resting")
-    table = read_table("trades", trades, {what: given.get(what, what) for what in wanted})
-    if by_sides:
+    ids = ("resting", "buyer", "seller", "side")
+    table = read_table("trades", trades, {what: given.get(what, what) for what in _TRADES}, optional=ids)
+    if "resting" not in table:
+        for what in ids[1:]:
+            if what not in table:
+                raise ValueError(f"trade_columns: expected 'resting', or 'buyer', 'seller' and 'side', got no {what!r}")
         buys = coded("side", table["side"], SIDES, None) == BID
         table["resting"] = table["seller"].where(buys, table["buyer"])
         table["taker"] = table["buyer"].where(buys, table["seller"])
