@@ -9,6 +9,7 @@ import pytest
 import kineticsim_env as ks
 from kineticsim_env.data.books import follow_orders, in_lots, replay
 from kineticsim_env.data.events import ADD, EXECUTE
+from kineticsim_env.statistics import measure_series
 
 pytest.importorskip("pandas")
 _FOUND = importlib.util.find_spec("ob_analytics")  # its files alone are read: it is not imported
@@ -50,7 +51,8 @@ def test_the_report(events):
 
 def test_the_book(events):
     orders, books = follow_orders(events), replay(events, 1)
-    assert books.both.all() and books.spread.min() >= 1
+    first = events.report.opening
+    assert books.both[first:].all() and books.spread[first:].min() >= 1
     lasts = np.diff(events.time)
     assert abs(lasts[books.spread[:-1] == 1].sum() / lasts.sum() - 0.993) < 5e-4
     assert events.opening[: events.report.opening].all() and not events.opening[events.report.opening :].any()
@@ -59,5 +61,5 @@ def test_the_book(events):
 
 def test_series_of_it(events):
     series = in_lots(events, 0.01).series(1.0)
-    measured = ks.measure(series, ["volatility", "volume"], group=None)
+    measured = measure_series(series, ["volatility", "volume"], group=None)
     assert series["mid2"].shape[1] >= 1799 and measured["volatility"].value[0] > 0

@@ -14,12 +14,16 @@ from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, O
 
 REJECTED_WITHIN = 10**6  # ns
 _CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
-_DELETED, _TRADES, _NOTHING = 1, 2, 3  # what an order's next row is: within 1 ms one of these kinds; there is none
+SNAPSHOT, UNKNOWN = 1, 2  # how an order that rested as a session began is known: as it says, or by later rows
+_DELETED, _TRADES, _NOTHING = 1, 2, 3  # an order's next row: within 1 ms it is deleted, or gets smaller; there is none
 MOST_CROSSED, LEAST_AT_TOUCH, MOST_IGNORED = 0.01, 0.95, 0.05
 
 
 class Rows(NamedTuple):
-    """Recorded rows, in time; columns are those of `OrderEvents`, and `remaining` says that sizes are what is left."""
+    """Recorded rows, in time; columns are those of `OrderEvents`, and `remaining` says that sizes are what is left.
+
+    `opening` is int8: 0, `SNAPSHOT` or `UNKNOWN`.
+    """
 
     time: np.ndarray
     order: np.ndarray
@@ -50,7 +54,7 @@ class CleaningReport:
         rejects: Orders that crossed the best opposite price as they came and were deleted within 1 ms, unfilled.
         takers: Orders that traded as they came, whose own rows are no events but for what was left of them.
         stale: Opening orders without any event, removed as orders that rest came to cross them.
-        unseen: Orders that left, or came, out of sight of LOBSTER's levels.
+        unseen: Orders that were deleted out of sight of LOBSTER's levels.
         ignored: Rows of orders that were not there, and rows outside sessions.
         closing: Deletes of a session's last instant, which only end a file.
         crossed: Share of time in which the best bid is at the best ask or above.
@@ -99,11 +103,11 @@ class CleaningReport:
     def __str__(self) -> str:
         gaps = ", ".join(f"{(last - first) / 1e9:,.1f} s from {first} ns" for first, last in self.gaps)
         lines = [
-            f"{self.rows:,} rows became {self.events:,} events, {self.opening:,} of them opening; {self.seconds:,.1f} s",
+            f"{self.rows:,} rows became {self.events:,} events, {self.opening:,} opening ones; {self.seconds:,.1f} s",
             f"tick {self.tick:g}, lot {self.lot:g}; gaps: {gaps or 'none'}",
             f"no events: {self.rejects:,} rejects, {self.takers:,} orders that traded as they came, "
             f"{self.closing:,} deletes that close a file, {self.ignored:,} rows ignored",
-            f"removed: {self.stale:,} stale orders, {self.unseen:,} that came or left unseen",
+            f"removed: {self.stale:,} stale orders, {self.unseen:,} deleted out of sight",
             f"book crossed {self.crossed:.3%} of the time; {self.at_touch:,} of {self.executions:,} executions at the "
             f"touch, {self.market_orders:,} market orders",
         ]
@@ -114,6 +118,7 @@ def clean(
     rows: Rows,
     spans: np.ndarray,
     *,
+    read: int,
     tick: float,
     lot: float,
     fills: Fills | None = None,
@@ -128,6 +133,7 @@ def clean(
         rows: As they were recorded, their times not falling.
         spans: int64 `[s, 2]`, sessions. An order that rests at a gap rests after it, unless the session after begins
             with opening orders, which are all then.
+        read: How many rows the source has.
         tick: For the events.
         lot: Likewise.
         fills: Trades, where rows do not say which orders traded.
@@ -143,7 +149,7 @@ def clean(
     pass_ = _Pass(rows, fills, touch)
     columns: Any = pass_.over(spans, closing)
     events = OrderEvents(**columns, sessions=spans, tick=float(tick), lot=float(lot))
-    report = _report(events, len(rows.time), pass_.counts, notes)
+    report = _report(events, read, pass_.counts, notes)
     if check and report.failures:
         raise ValueError(f"{'; '.join(report.failures)}; check=False takes it. The report:\n{report}")
     return dataclasses.replace(events, report=report)
@@ -153,8 +159,8 @@ def _report(events: OrderEvents, rows: int, counts: Counter[str], notes: tuple[s
     books, traded = replay(events, 1), np.flatnonzero(events.kind == EXECUTE)
     gaps = zip(events.sessions[:-1, 1].tolist(), events.sessions[1:, 0].tolist(), strict=True)
     session = np.searchsorted(events.sessions[:, 0], events.time, side="right") - 1
-    until = np.minimum(np.r_[events.time[1:], np.inf], events.sessions[session, 1]) if len(events) else events.time
-    lasts = np.maximum(until - events.time, 0)  # of an instant's events only the last one's book lasts
+    until = np.minimum(np.r_[events.time, events.sessions[-1, 1]][1:], events.sessions[session, 1])
+    lasts = until - events.time  # of an instant's events only the last one's book does
     seconds = float(np.diff(events.sessions).sum()) / 1e9
     before = books.prices[np.maximum(traded - 1, 0), (events.side[traded] == ASK).astype(np.int64), 0]
     groups = np.unique(np.stack([events.time[traded], events.side[traded]]), axis=1)
@@ -182,7 +188,7 @@ class _Pass:
                 for order, size in zip(fills.taker.tolist(), fills.size.tolist(), strict=True):
                     self._takes[order] += size
         self._fresh = int(rows.order.max(initial=0)) + 1  # ids of orders that lose their place, or come again
-        self._events: list[tuple[int, int, int, int, int, int, bool]] = []
+        self._events: list[tuple[int, ...]] = []
         self._removed: set[int] = set()
         self._coming: dict[int, list[Any]] = {}  # by id: side, price, lots left, lots to trade (None: not known)
         self._settled: list[int] = []  # of these, orders that have traded and rest once the instant is over
@@ -209,9 +215,10 @@ class _Pass:
         follows[sort[:-1][same]] = sort[1:][same]
         soon = (follows >= 0) & (rows.time[follows] - rows.time <= REJECTED_WITHIN)
         after = np.where(soon & (rows.kind[follows] == DELETE), _DELETED, 0)
-        after = np.where(soon & (rows.kind[follows] == EXECUTE), _TRADES, np.where(follows < 0, _NOTHING, after))
+        after = np.where(soon & np.isin(rows.kind[follows], (EXECUTE, REDUCE)), _TRADES, after)
+        after = np.where(follows < 0, _NOTHING, after)
         chosen = np.flatnonzero(kept & ~closing)
-        snapshot = set(session[chosen[rows.opening[chosen]]].tolist())
+        snapshot = set(session[chosen[rows.opening[chosen] == SNAPSHOT]].tolist())
         now, clock = -1, None
         touch = None if self._touch is None else self._touch[chosen].tolist()
         columns = (session, rows.time, rows.order, rows.kind, rows.side, rows.price, rows.size, rows.opening, after)
@@ -248,7 +255,7 @@ class _Pass:
             if order not in rows_of:
                 self._idle.add(order)
 
-    def _rest(self, time: int, order: int, side: int, price: int, size: int, opening: bool = False) -> None:
+    def _rest(self, time: int, order: int, side: int, price: int, size: int, opening: int = 0) -> None:
         level = self._levels.setdefault((side, price), {})
         if not level:  # its price may be in the heap still, which does no harm
             heapq.heappush(self._heaps[side], -side * price)
@@ -279,7 +286,7 @@ class _Pass:
         if not state[2]:
             self._gone(order)
 
-    def _add(self, time: int, order: int, side: int, price: int, size: int, opening: bool, after: int) -> None:
+    def _add(self, time: int, order: int, side: int, price: int, size: int, opening: int, after: int) -> None:
         if order in self._live:  # it loses its place
             self._went(time, order, DELETE, self._live[order][2])
         if not size:  # of some feeds a market order that met nobody
@@ -313,7 +320,7 @@ class _Pass:
                 return
 
     def _change(
-        self, time: int, order: int, kind: int, side: int, price: int, size: int, opening: bool, after: int
+        self, time: int, order: int, kind: int, side: int, price: int, size: int, opening: int, after: int
     ) -> None:
         remaining = self._rows.remaining
         if order in self._coming:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.data.books import NO_PRICE
-from kineticsim_env.data.cleaning import Rows, clean
+from kineticsim_env.data.cleaning import SNAPSHOT, Rows, clean
 from kineticsim_env.data.events import ADD, DELETE, EXECUTE, REDUCE, OrderEvents
 from kineticsim_env.data.orders import with_unknown
 from kineticsim_env.data.tables import SECOND, in_steps, pandas, spans_of, step_of
@@ -94,20 +94,22 @@ def read_lobster(
     rows = Rows(
         times[mine], table["order"].to_numpy(np.int64)[mine], _KINDS[types[mine]],
         np.sign(table["direction"].to_numpy()[mine]).astype(np.int8), in_steps("price", "tick", prices[0], unit_price),
-        in_steps("size", "lot", table["size"].iloc[mine], lots), np.zeros(len(mine), np.bool_),
+        in_steps("size", "lot", table["size"].iloc[mine], lots), np.zeros(len(mine), np.int8),
     )  # fmt: skip
     before = np.flatnonzero((rows.kind != ADD) | (rows.time != begins))
-    rows.opening[: int(before[0]) if len(before) else len(mine)] = True
-    touch = None
+    rows.opening[: int(before[0]) if len(before) else len(mine)] = SNAPSHOT
+    touch, notes = None, _notes(table, times)
     if books is None:
         rows = with_unknown(rows, spans)
     else:
         rows, source = _with_opening(rows, books, mine, unit_price, lots, spans)
         shown = books[mine, :, 0, 0]
         steps = np.where(abs(shown) < NO_PRICE, np.rint(shown / unit_price), shown).astype(np.int64)
-        touch = np.where(source[:, None] >= 0, steps[source], [[NO_PRICE, -NO_PRICE]])  # opening: nothing leaves
-    how: Any = {"touch": touch, "closing": False, "notes": _notes(table, times), "check": check}
-    return clean(rows, spans, tick=unit_price / UNITS, lot=lots, **how)
+        touch = np.where(source[:, None] >= 0, steps[source], [[NO_PRICE, -NO_PRICE]])  # of what is put in: none
+        came = int(((source < 0) & (rows.opening == 0)).sum())
+        notes += (f"{came:,} orders came in sight after their submission",) if came else ()
+    how: Any = {"touch": touch, "closing": False, "notes": notes, "check": check}
+    return clean(rows, spans, read=len(table), tick=unit_price / UNITS, lot=lots, **how)
 
 
 def _read(name: str, source: Any) -> Any:
@@ -158,12 +160,11 @@ def _with_opening(
             levels[at] -= size
         place = (-1, begin) if rested else (k, int(rows.time[k]))
         found.append((*place, int(rows.order[k]), *at, size, rested))
-    for unseen, ((side, price), size) in enumerate(levels.items()):
-        if size > 0:
-            found.append((-1, begin, -1 - unseen, side, price, size, True))
+    for nameless, ((side, price), size) in enumerate((at, size) for at, size in levels.items() if size > 0):
+        found.append((-1, begin, -1 - nameless, side, price, size, True))
     extra = np.array(found, np.int64).reshape(-1, 7)
     new = Rows(extra[:, 1], extra[:, 2], np.full(len(extra), ADD, np.int8), extra[:, 3].astype(np.int8),
-               extra[:, 4], extra[:, 5], extra[:, 6].astype(np.bool_))  # fmt: skip
+               extra[:, 4], extra[:, 5], extra[:, 6].astype(np.int8))  # fmt: skip
     sort = np.argsort(np.r_[2 * extra[:, 0] - 1, 2 * np.arange(len(rows.time))], kind="stable")
     both: Any = [np.concatenate([a, b])[sort] for a, b in zip(new[:7], rows[:7], strict=True)]
     source = np.r_[np.full(len(extra), -1), np.arange(len(rows.time))][sort]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.data.cleaning import Fills, Rows, clean
+from kineticsim_env.data.cleaning import SNAPSHOT, UNKNOWN, Fills, Rows, clean
 from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
 from kineticsim_env.data.tables import coded, identities, in_steps, nanoseconds, read_table, spans_of, step_of
 from kineticsim_env.runtime.values import check_choice, check_dict, check_flag, show
@@ -109,45 +109,41 @@ def read_orders(
     sort = np.argsort(columns[0], kind="stable")
     columns = [column[sort] for column in columns]
     spans = spans_of(columns[0], gap, sessions, unit)
-    rows = Rows(*columns, _snapshots(columns, spans) & snapshot, sizes == "remaining")
+    rows = Rows(*columns, _snapshots(columns, spans) * snapshot, sizes == "remaining")
     fills = None
     if traded:
         when = nanoseconds("trades, time", traded["time"], unit)
         by = np.argsort(when, kind="stable")
         fills = Fills(when[by], trade_ids[0][by], lots[1][by], trade_ids[1][by] if len(trade_ids) > 1 else None)
-    return clean(with_unknown(rows, spans), spans, tick=tick, lot=lot, fills=fills, check=check)
+    return clean(with_unknown(rows, spans), spans, read=len(rows.time), tick=tick, lot=lot, fills=fills, check=check)
 
 
 def with_unknown(rows: Rows, spans: np.ndarray) -> Rows:
-    """Return rows that begin with the orders that rested before, as their first rows are no ADDs, if none else did."""
-    inside = np.flatnonzero((rows.time >= spans[0, 0]) & (rows.time <= spans[-1, 1]))
-    ids, first, number = np.unique(rows.order[inside], return_index=True, return_inverse=True)
-    first = inside[first]
-    unknown = rows.kind[first] != ADD
-    if not unknown.any() or rows.opening[rows.time <= spans[0, 1]].any():
-        return rows
-    added = np.isin(number, np.flatnonzero(unknown)) & (np.maximum.accumulate(inside) >= 0)
+    """Return rows with orders whose first row is no ADD put in as its session begins, unless there is a snapshot."""
+    session = np.searchsorted(spans[:, 0], rows.time, side="right") - 1
+    ids, first, number = np.unique(rows.order, return_index=True, return_inverse=True)
     size = np.zeros(len(ids), np.int64)
-    gather = np.maximum if rows.remaining else np.add
-    gather.at(size, number[added], rows.size[inside[added]])
-    chosen = unknown & (size > 0)
+    later = rows.kind != ADD
+    (np.maximum if rows.remaining else np.add).at(size, number[later], rows.size[later])
+    said = np.isin(session[first], session[rows.opening == SNAPSHOT])
+    chosen = (rows.kind[first] != ADD) & (size > 0) & (session[first] >= 0) & ~said
     rested = first[chosen]
     before = Rows(
-        np.full(len(rested), spans[0, 0]), ids[chosen], np.full(len(rested), ADD, np.int8), rows.side[rested],
-        rows.price[rested], size[chosen], np.ones(len(rested), np.bool_),
+        spans[session[rested], 0], ids[chosen], np.full(len(rested), ADD, np.int8), rows.side[rested],
+        rows.price[rested], size[chosen], np.full(len(rested), UNKNOWN, np.int8),
     )  # fmt: skip
-    both = [np.concatenate([new, old]) for new, old in zip(before[:7], rows[:7], strict=True)]
+    both: Any = [np.concatenate([new, old]) for new, old in zip(before[:7], rows[:7], strict=True)]
     return Rows(*(column[np.argsort(both[0], kind="stable")] for column in both), rows.remaining)
 
 
 def _snapshots(columns: list[np.ndarray], spans: np.ndarray) -> np.ndarray:
-    """Say of each row whether it is an ADD of a session's first instant, with those of both sides before others."""
+    """Return `SNAPSHOT` for the ADDs of a session's first instant before others, if they are of both sides."""
     times, kind, side = columns[0], columns[2], columns[3]
-    found = np.zeros(len(times), np.bool_)
+    found = np.zeros(len(times), np.int8)
     for begin in np.searchsorted(times, spans[:, 0]).tolist():
         end = int(np.searchsorted(times, times[begin], side="right")) if begin < len(times) else begin
         run = begin + int(np.argmin(np.r_[kind[begin:end] == ADD, False]))
-        found[begin:run] = len(np.unique(side[begin:run])) == 2
+        found[begin:run] = SNAPSHOT * (len(np.unique(side[begin:run])) == 2)
     return found
 
 
@@ -170,10 +166,12 @@ def _read_trades(trades: Any, names: Mapping[str, str] | None) -> dict[str, Any]
     for what in given:
         if what not in _TRADES:
             raise ValueError(f"trade_columns: expected some of {', '.join(_TRADES)}, got {show(what)}")
-    by_sides = "resting" not in given
-    wanted = ("time", "size", "buyer", "seller", "side") if by_sides else ("time", "size", "resting")
-    table = read_table("trades", trades, {what: given.get(what, what) for what in wanted})
-    if by_sides:
+    ids = ("resting", "buyer", "seller", "side")
+    table = read_table("trades", trades, {what: given.get(what, what) for what in _TRADES}, optional=ids)
+    if "resting" not in table:
+        for what in ids[1:]:
+            if what not in table:
+                raise ValueError(f"trade_columns: expected 'resting', or 'buyer', 'seller' and 'side', got no {what!r}")
         buys = coded("side", table["side"], SIDES, None) == BID
         table["resting"] = table["seller"].where(buys, table["buyer"])
         table["taker"] = table["buyer"].where(buys, table["seller"])

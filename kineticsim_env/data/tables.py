@@ -81,7 +81,7 @@ def nanoseconds(name: str, values: Any, unit: str | None) -> np.ndarray:
         whole, part = np.divmod(_fits(name, values.to_numpy(np.float64), UNITS[unit]), 1)
         return whole.astype(np.int64) * UNITS[unit] + np.rint(part * UNITS[unit]).astype(np.int64)
     try:
-        return pandas().to_datetime(values, utc=True, format="ISO8601").dt.as_unit("ns").to_numpy().astype(np.int64)
+        return pandas().to_datetime(values, utc=True, format="ISO8601").dt.as_unit("ns").astype(np.int64).to_numpy()
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{name}: expected numbers, datetimes or ISO 8601 texts of these, got {error}") from error
 
@@ -121,15 +121,15 @@ def identities(name: str, *columns: Any) -> list[np.ndarray]:
 
 def step_of(name: str, *columns: Any) -> float:
     """Return the largest step that all numbers are multiples of; refuse them if there is none."""
-    numbers = np.concatenate([numbers_of(name, column) for column in columns])
+    what, step = {"tick": ("price", "price of a tick in currency"), "lot": ("size", "size of a lot")}[name]
+    numbers = np.concatenate([numbers_of(what, column) for column in columns])
     numbers = np.unique(np.abs(numbers[numbers != 0]))
     for decimals in range(_DECIMALS + 1) if len(numbers) else ():
         scaled = numbers * 10.0**decimals
         whole = np.rint(scaled)
         if whole[-1] < _MOST and (abs(scaled - whole) <= 4 * np.spacing(scaled)).all():
             return float(np.gcd.reduce(whole.astype(np.int64)) / 10**decimals)
-    what = {"tick": "price of a tick in currency", "lot": "size of a lot"}[name]
-    raise ValueError(f"{name}: expected the {what}, got None, and no step of {_DECIMALS} decimals makes all of them")
+    raise ValueError(f"{name}: expected the {step}, got None, and no step of {_DECIMALS} decimals makes all of them")
 
 
 def in_steps(what: str, name: str, values: Any, step: Any, rounding: bool = False) -> np.ndarray:
