@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kineticsim_env.data.books import replay
+from kineticsim_env.data.books import NO_PRICE, replay
 from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
 
 REJECTED_WITHIN = 10**6  # ns
 _CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
 SNAPSHOT, UNKNOWN = 1, 2  # how an order that rested as a session began is known: as it says, or by later rows
 _DELETED, _TRADES, _NOTHING = 1, 2, 3  # an order's next row: within 1 ms it is deleted, or gets smaller; there is none
-MOST_CROSSED, LEAST_AT_TOUCH, MOST_IGNORED = 0.01, 0.95, 0.05
+MOST_CROSSED, LEAST_AT_TOUCH, MOST_IGNORED, LEAST_AGREEING = 0.01, 0.95, 0.05, 0.95
 
 
 class Rows(NamedTuple):
@@ -60,6 +61,7 @@ class CleaningReport:
         crossed: Share of time in which the best bid is at the best ask or above.
         executions: Events that trade, of them `at_touch` at the best price of their side.
         market_orders: Executions of one time and side counted as one.
+        agreeing: Share of messages after which the best prices are those of LOBSTER's orderbook file; NaN without one.
         gaps: Spans of time between sessions, int ns, first and last.
         seconds: That all sessions have together.
         tick: The price of a tick in currency.
@@ -80,6 +82,7 @@ class CleaningReport:
     executions: int
     at_touch: int
     market_orders: int
+    agreeing: float
     gaps: tuple[tuple[int, int], ...]
     seconds: float
     tick: float
@@ -98,6 +101,8 @@ class CleaningReport:
         if self.ignored > MOST_IGNORED * self.rows:
             share = self.ignored / self.rows
             found.append(f"ignored: expected {MOST_IGNORED:.0%} of rows at most, got {share:.1%}")
+        if self.agreeing < LEAST_AGREEING:
+            found.append(f"agreeing: expected {LEAST_AGREEING:.0%} of messages at least, got {self.agreeing:.1%}")
         return tuple(found)
 
     def __str__(self) -> str:
@@ -107,6 +112,11 @@ class CleaningReport:
             f"tick {self.tick:g}, lot {self.lot:g}; gaps: {gaps or 'none'}",
             f"no events: {self.rejects:,} rejects, {self.takers:,} orders that traded as they came, "
             f"{self.closing:,} deletes that close a file, {self.ignored:,} rows ignored",
+            *(
+                []
+                if math.isnan(self.agreeing)
+                else [f"best prices as the orderbook file after {self.agreeing:.2%} of messages"]
+            ),
             f"removed: {self.stale:,} stale orders, {self.unseen:,} deleted out of sight",
             f"book crossed {self.crossed:.3%} of the time; {self.at_touch:,} of {self.executions:,} executions at the "
             f"touch, {self.market_orders:,} market orders",
@@ -169,6 +179,7 @@ def _report(events: OrderEvents, rows: int, counts: Counter[str], notes: tuple[s
         *(counts[name] for name in ("rejects", "takers", "stale", "unseen", "ignored", "closing")),
         crossed=float(lasts[books.both & (books.spread <= 0)].sum()) / 1e9 / seconds if seconds else 0.0,
         executions=len(traded), at_touch=int((before == events.price[traded]).sum()), market_orders=groups.shape[1],
+        agreeing=counts["agreeing"] / counts["compared"] if counts["compared"] else math.nan,
         gaps=tuple(gaps), seconds=seconds, tick=events.tick, lot=events.lot, notes=notes,
     )  # fmt: skip
 
@@ -377,11 +388,16 @@ class _Pass:
         self._settled.clear()
 
     def _leave_unseen(self, time: int, touch: list[int]) -> None:
+        """Delete what rests at better prices than the best that are shown, -+`NO_PRICE` of a side without any."""
         for side, shown in zip((BID, ASK), touch, strict=True):
             while (best := self._best(side)) is not None and side * (best - shown) > 0:
                 for order in list(self._levels[side, best]):
                     self._went(time, order, DELETE, self._live[order][2])
                     self.counts["unseen"] += 1
+        if touch[0] < NO_PRICE:  # else the row is none of the source's
+            self.counts["compared"] += 1
+            best = [-side * NO_PRICE if (price := self._best(side)) is None else price for side in (BID, ASK)]
+            self.counts["agreeing"] += best == touch
 
 
 def _closing(rows: Rows, session: np.ndarray) -> np.ndarray:

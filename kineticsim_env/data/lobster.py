@@ -42,7 +42,8 @@ def read_lobster(
     the first line of the orderbook file has, an order per price with an id below 0; submissions at the very time that
     the message file's name begins with, before others, rested too. LOBSTER has no messages of orders while these are
     out of its levels. So with the orderbook file, what would rest at a better price than the best is deleted then, and
-    an order that comes in sight is added when its first message comes. Hidden trades (type 5), trades of auctions (6)
+    an order that comes in sight is added when its first message comes; where many did, the report is refused, as the
+    best prices are not the file's: take files of more levels. Hidden trades (type 5), trades of auctions (6)
     and halts (7) are no events, and are notes of the report.
 
     Args:
