@@ -146,13 +146,19 @@ class SeenOfJumps(NamedTuple):
 def seen_of_jumps(events: OrderEvents) -> SeenOfJumps:
     """Return what is seen of jumps in events."""
     seen = look(events)
-    varies = float(np.nanmean([mid_variance(events, seconds) for seconds in _SPANS]))
+    varies = _mean([mid_variance(events, seconds) for seconds in _SPANS])
     return SeenOfJumps(varies, len(market_orders(seen).size) / max(int(seen.near.sum()), 1))
+
+
+def _mean(values: list[float]) -> float:
+    """Return the mean of those that are not NaN; NaN of none."""
+    there = [value for value in values if not np.isnan(value)]
+    return sum(there) / len(there) if there else float("nan")
 
 
 def _ratio(wanted: float, played: list[float]) -> float:
     """Return what a number is to be multiplied by, a quarter to four; 1 where that cannot be said."""
-    found = wanted / max(float(np.nanmean(played)), 1e-12)
+    found = wanted / max(_mean(played), 1e-12)
     return float(np.clip(found, 0.25, 4)) if np.isfinite(found) else 1.0
 
 
