@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.counterfactuals import counterfactual as counterfactual
     from kineticsim_env.data.intervals import read_bars as read_bars
     from kineticsim_env.data.intervals import read_trades as read_trades
+    from kineticsim_env.data.intervals import series_of as series_of
     from kineticsim_env.data.lobster import read_lobster as read_lobster
     from kineticsim_env.data.orders import read_orders as read_orders
     from kineticsim_env.data.scores import order_book_scores as order_book_scores
@@ -61,6 +62,7 @@ _LATE = {
     "read_lobster": "kineticsim_env.data.lobster",
     "read_orders": "kineticsim_env.data.orders",
     "read_trades": "kineticsim_env.data.intervals",
+    "series_of": "kineticsim_env.data.intervals",
     "rollout": "kineticsim_env.envs.rollouts",
     "scorecard": "kineticsim_env.scorecards",
     "sweep": "kineticsim_env.sweeps",
@@ -111,7 +113,7 @@ __getattr__ = _finder(
         "BlockImpact": "kineticsim_env.counterfactuals",
         "Calibration": "kineticsim_env.calibration",
         "CausalImpact": "kineticsim_env.counterfactuals",
-        "CleaningReport": "kineticsim_env.data.cleaning",
+        "CleaningReport": "kineticsim_env.data.report",
         "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",

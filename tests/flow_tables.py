@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kineticsim_env.flow import order_flow
-from kineticsim_env.flow.order_flow import BANDS, SHARE, SPREADS, STATES, UNIT, OrderFlow
+from kineticsim_env.flow import table as flow_table
+from kineticsim_env.flow.order_flow import OrderFlow
+from kineticsim_env.flow.table import BANDS, SHARE, SPREADS, STATES, UNIT
 
 
 def random_table(seed: int) -> OrderFlow:
@@ -17,7 +18,7 @@ def random_table(seed: int) -> OrderFlow:
         found = np.exp(rng.uniform(0, np.log(high), shape)).astype(np.int64)
         return np.maximum(found * (rng.random(shape) < rng.choice([0.3, 1.0]) if wild else 1), low)
 
-    shapes = {name: shape for name, (shape, _, _) in order_flow.FIELDS.items()}
+    shapes = {name: shape for name, (shape, _, _) in flow_table.FIELDS.items()}
     most = 2**20 if wild and rng.random() < 0.3 else 1000
     follow = np.sort(rng.integers(0, SHARE + 1, shapes["follow"]), axis=-1)
     follow[..., -1] = SHARE

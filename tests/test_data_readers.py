@@ -216,7 +216,7 @@ def test_series_of_events_are_those_of_the_market(tape):
     sim.run(20)
     names = ("last_price", "volume", "mid2", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
     recorded = sim.run(60, record=names, reach=4)
-    series = tape.events().series(1.0, reach=4)
+    series = ks.series_of(tape.events(), 1.0, reach=4)
     assert set(series) == set(names)
     traded = int(np.flatnonzero(series["volume"][0])[0])
     for name in names:
@@ -230,7 +230,7 @@ def test_series_go_into_statistics_scorecards_and_calibration(real, source):
     prices = 100 + 0.01 * np.cumsum(rng.integers(-3, 4, 900))
     times, sizes = np.arange(900), rng.integers(1, 9, 900)
     if source == "events":
-        series = real.series(0.25)
+        series = ks.series_of(real, 0.25)
     elif source == "bars":
         series = ks.read_bars({"time": times, "close": prices, "volume": sizes}, unit="s", tick=0.01)
     else:

@@ -60,6 +60,6 @@ def test_the_book(events):
 
 
 def test_series_of_it(events):
-    series = in_lots(events, 0.01).series(1.0)
+    series = ks.series_of(in_lots(events, 0.01), 1.0)
     measured = measure_series(series, ["volatility", "volume"], group=None)
     assert series["mid2"].shape[1] >= 1799 and measured["volatility"].value[0] > 0

@@ -15,8 +15,9 @@ from kineticsim_env.data.events import ADD, DELETE, EXECUTE, OrderEvents
 from kineticsim_env.flow import fitting
 from kineticsim_env.flow.fitting import lot_of, size_classes
 from kineticsim_env.flow.moments import MOMENTS, event_rate, fano_factor, mid_variance, trade_sign_correlation
-from kineticsim_env.flow.order_flow import BANDS, SHARE, UNIT, OrderFlow
+from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import simulate
+from kineticsim_env.flow.table import BANDS, SHARE, UNIT
 
 pytestmark = pytest.mark.filterwarnings("ignore:OrderFlow.fit:UserWarning")
 SECOND = 10**9

@@ -23,7 +23,7 @@ PUBLIC = "__init__ __main__ cli config errors scorecards simulator traders".spli
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config data runtime traders",
-    "engines flow tasks wrappers",
+    "engines tasks wrappers",
     "policies simulator tapes",
     "zoo",
     "statistics",
@@ -31,7 +31,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "envs render",
     "adapters evaluation training",
     "play plots",
-    "calibration scorecards",
+    "calibration flow scorecards",
     "commands",
     "cli",
 )

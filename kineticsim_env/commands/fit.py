@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kineticsim_env.commands.shared import check_files
@@ -96,5 +96,5 @@ def _read(options: argparse.Namespace) -> OrderEvents:
     names = {"time", "order", "kind", "side", "price", "size"}
     if not columns.keys() <= names:
         raise ValueError(f"--column: expected some of {sorted(names)}, got {sorted(columns.keys() - names)}")
-    more: Mapping[str, Any] = {"trades": options.trades, "trade_columns": trade_columns or None}
-    return read_orders(options.file, unit=options.unit, sizes=options.sizes, **columns, **more)
+    more: Any = {**columns, "trades": options.trades, "trade_columns": trade_columns or None}
+    return read_orders(options.file, unit=options.unit, sizes=options.sizes, **more)

@@ -11,7 +11,7 @@ from kineticsim_env.data.books import replay
 from kineticsim_env.data.events import EXECUTE, OrderEvents
 from kineticsim_env.data.orders import SIDES
 from kineticsim_env.data.tables import SECOND, coded, in_steps, nanoseconds, read_table, spans_of, step_of
-from kineticsim_env.runtime.values import check_count, check_number
+from kineticsim_env.runtime.values import check_count, check_instance, check_number
 
 Series = dict[str, np.ndarray]
 
@@ -142,7 +142,22 @@ def read_trades(
 
 
 def series_of(events: OrderEvents, interval_seconds: float, reach: int = 10) -> Series:
-    """Return series of order events; arguments and errors are those of `OrderEvents.series`."""
+    """Return series of equal intervals, int64 `[s, S]` each, a row per session: what `ks.measure` and others take.
+
+    They are `last_price` (of trades; before the first it is that one's), `volume`, `signed_volume` (that orders which
+    came bought, less sold), and as an interval ends `mid2`, `best_bid`, `best_ask`, `bid_depth` and `ask_depth`, while
+    both sides have a price. What is left of a session beyond whole intervals is not seen, and all sessions are cut to
+    the length of the shortest: `books.between` takes one of them.
+
+    Args:
+        events: Order events.
+        interval_seconds: How long an interval is.
+        reach: Ticks from a side's best price within which its lots are its depth.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, or what is wrong with the events.
+    """
+    check_instance("events", events, OrderEvents)
     reach = check_count("reach", reach, 0, 1000)
     books, traded = replay(events, reach + 1), np.flatnonzero(events.kind == EXECUTE)
     both = books.both

@@ -14,7 +14,7 @@ from kineticsim_env.flow.clock import fit_clock
 from kineticsim_env.flow.jumps import Jumps, MarketOrders, find, market_orders
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
 from kineticsim_env.flow.moments import mid_variance
-from kineticsim_env.flow.order_flow import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, OrderFlow
+from kineticsim_env.flow.table import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
 from kineticsim_env.runtime.values import check_instance
 
 JUMP_EVENTS = 96
@@ -24,7 +24,7 @@ _FEW_EVENTS, _FEW_JUMPS = 20_000, 50
 _FEWEST = 1000
 
 
-def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> OrderFlow:
+def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> FlowTable:
     """Fit a table; arguments and errors are those of `OrderFlow.fit`."""
     check_instance("events", events, OrderEvents)
     lots = in_lots(events, lot_of(events) if lot is None else lot)
@@ -57,7 +57,7 @@ def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bo
     }
     made: dict[str, Any] = {name: np.clip(found[name], low, high) for name, (_, low, high) in FIELDS.items()}
     about = {"events": counted, "market_orders": len(orders.size), "jumps": len(jumps.size)}
-    table = OrderFlow(**made, tick=lots.tick, lot=lots.lot, about=about)
+    table = FlowTable(**made, tick=lots.tick, lot=lots.lot, about=about)
     return with_jumps_as_seen(table, lots, progress) if len(jumps.size) else table
 
 
@@ -114,7 +114,7 @@ def _gaps(seen: Seen, orders: MarketOrders) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(seen.events.time[rows])[together], after[rows[:-1]][together]
 
 
-def with_jumps_as_seen(table: OrderFlow, events: OrderEvents, progress: bool | None) -> OrderFlow:
+def with_jumps_as_seen(table: FlowTable, events: OrderEvents, progress: bool | None) -> FlowTable:
     """Return the table with jumps such that the mid of its markets varies, and orders trade, as much as the data's.
 
     The mid goes less far than a jump, and whatever flees in the markets was not seen to in the data: so the sizes of

@@ -1,154 +1,22 @@
-"""`OrderFlow`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do."""
+"""`OrderFlow`: a market's order flow, fitted, simulated and compared with data, as users call it."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-import numpy as np
-
-from kineticsim_env.runtime.files import replacing
+from kineticsim_env.data.events import OrderEvents
+from kineticsim_env.flow import fitting, simulating, validating
+from kineticsim_env.flow.table import FlowTable
 from kineticsim_env.runtime.values import show
 
-if TYPE_CHECKING:
-    from kineticsim_env.data.events import OrderEvents
-    from kineticsim_env.flow.validating import FlowValidation
 
-VERSION = 1
-# Ticks from the opposite best price at which bands begin, and the first one beyond the last of them.
-EDGES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257)
-BANDS = len(EDGES) - 1
-GROUPS = (0, *[1] * 4, *[2] * 6, *[3] * (BANDS - 11))  # of bands, which have sizes of orders in common
-SPREADS = 3  # classes of spread: 1 tick, 2 ticks, more
-SIZES = 16  # that an order may have, each as likely
-STATES = 5  # of the clock
-AFTER = ("nothing", "best price moved", "trade")  # what the event before did, by which the clock's states follow
-UNIT = 1 << 22  # of a weight: an event in the mean of the data
-SHARE = 1 << 16  # of a probability, but for `jump_hazard`
-HAZARD = 1 << 32
-
-# Shapes of the arrays and the ranges of their numbers. Axes: side (bid, ask), life (fleeting, lasting).
-FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
-    "limit": ((2, SPREADS, BANDS), 0, 2**24),
-    "cancel": ((2, BANDS), 1, 2**23),
-    "market": ((), 0, 2**24),
-    "market_same": ((), 0, SHARE),
-    "limit_size": ((2, 2, max(GROUPS) + 1, SIZES), 1, 2**20),
-    "market_size": ((SIZES,), 1, 2**20),
-    "fleeting": ((BANDS,), 0, SHARE),
-    "resting": ((2, 2, BANDS), 0, 2**24),
-    "jump_hazard": ((), 0, HAZARD - 1),
-    "jump_after_trade": ((), 0, SHARE),
-    "jump_same": ((), 0, SHARE),
-    "jump_traded": ((), 0, SHARE),
-    "jump_events": ((), 1, 2**15),
-    "jump_size": ((SIZES,), 1, 2**15),
-    "gap": ((STATES,), 1, 2**40),
-    "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class OrderFlow:
-    """The order flow of a market as integers; arrays are int64. `UNIT`, `SHARE` and `HAZARD` are their units.
-
-    Attributes:
-        limit: `[side, spread, band]`, weights of limit orders, in `UNIT`.
-        cancel: `[life, band]`, the weight of each order's cancellation, likewise.
-        market: The weight of market orders.
-        market_same: The probability that a market order goes the same way as the one before, in `SHARE`.
-        limit_size: `[side, life, group of bands, 16]`, lots of a limit order, each as likely.
-        market_size: `[16]`, likewise of a market order.
-        fleeting: `[band]`, the probability that a limit order is a fleeting one, in `SHARE`.
-        resting: `[side, life, band]`, orders that rest at a tick in the mean, in `SHARE`.
-        jump_hazard: The probability that a jump begins at an event, in `HAZARD`.
-        jump_after_trade: The probability that one begins with a market order, in `SHARE`.
-        jump_same: The probability that a jump goes the same way as the one before, in `SHARE`.
-        jump_traded: The probability that an order of a jump's flight is traded against, not cancelled, in `SHARE`.
-        jump_events: How many events a jump lasts at most.
-        jump_size: `[16]`, ticks, each as likely.
-        gap: `[state]`, the mean time between events times ln 2, nanoseconds.
-        follow: `[after, state, state]`, the probability that the clock's next state is this one or one before it.
-        tick: The price of a tick in currency.
-        lot: The size of a lot in units of what is traded.
-        about: Where it is from: anything that JSON has.
-    """
-
-    limit: np.ndarray
-    cancel: np.ndarray
-    market: int
-    market_same: int
-    limit_size: np.ndarray
-    market_size: np.ndarray
-    fleeting: np.ndarray
-    resting: np.ndarray
-    jump_hazard: int
-    jump_after_trade: int
-    jump_same: int
-    jump_traded: int
-    jump_events: int
-    jump_size: np.ndarray
-    gap: np.ndarray
-    follow: np.ndarray
-    tick: float = 1.0
-    lot: float = 1.0
-    about: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, (shape, low, high) in FIELDS.items():
-            array = np.asarray(getattr(self, name))
-            if array.shape != shape or array.dtype.kind not in "iu" or array.min() < low or array.max() > high:
-                said = f"whole numbers {list(shape)}" if shape else "a whole number"
-                raise ValueError(f"{name}: expected {said} from {low} to {high}, got {show(getattr(self, name))}")
-            made = array.astype(np.int64)
-            made.flags.writeable = False
-            object.__setattr__(self, name, made if shape else int(made))
-        if (np.diff(self.follow, axis=-1) < 0).any() or (self.follow[..., -1] != SHARE).any():
-            raise ValueError(f"follow: expected rows that do not fall and end with {SHARE}, got {show(self.follow)}")
-        for name in ("tick", "lot"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name}: expected a number above 0, got {show(getattr(self, name))}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OrderFlow) and self.numbers() == other.numbers()
-
-    __hash__ = None  # type: ignore[assignment]  # arrays are compared by value
-
-    def numbers(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in found.items()}
-
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file of some kilobytes, a field a line, that a person can read."""
-        lines = [f"  {json.dumps(name)}: {json.dumps(x)}" for name, x in {"version": VERSION, **self.numbers()}.items()]
-        with replacing(Path(path)) as place:
-            Path(place).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+class OrderFlow(FlowTable):
+    """An order flow: a `FlowTable`, which has its numbers, and what can be done with it."""
 
     @classmethod
-    def load(cls, path: str | Path) -> OrderFlow:
-        """Read what `save` wrote.
-
-        Raises:
-            ValueError: If the file is of another version, or a number is out of its range.
-        """
-        given = json.loads(Path(path).read_text(encoding="utf-8"))
-        version = given.pop("version", None) if isinstance(given, dict) else None
-        if version != VERSION:
-            raise ValueError(f"{path}: expected an order flow of version {VERSION}, got {show(version)}")
-        names = {field.name for field in dataclasses.fields(cls)}
-        if names != given.keys():
-            raise ValueError(f"{path}: expected the fields {sorted(names)}, got {sorted(given)}")
-        made: dict[str, Any] = {
-            **given,
-            **{name: np.array(given[name]) for name, (shape, _, _) in FIELDS.items() if shape},
-        }
-        return cls(**made)
-
-    @classmethod
-    def preset(cls, name: str) -> OrderFlow:
+    def preset(cls, name: str) -> Self:
         """Return a table that ships: "btcusd".
 
         Raises:
@@ -162,7 +30,7 @@ class OrderFlow:
     @classmethod
     def fit(
         cls, events: OrderEvents, *, lot: float | None = None, symmetric: bool = False, progress: bool | None = None
-    ) -> OrderFlow:
+    ) -> Self:
         """Fit a table to order events.
 
         Rates are those of choices, counted per event and not per second; time is fitted apart. Orders of two lives are
@@ -182,18 +50,13 @@ class OrderFlow:
             TypeError, ValueError: Naming what is wrong: no executions, no cancellations, a crossed book, fewer than
                 1,000 events.
         """
-        from kineticsim_env.flow.fitting import fit
-
-        return fit(events, lot=lot, symmetric=symmetric, progress=progress)
+        found = fitting.fit(events, lot=lot, symmetric=symmetric, progress=progress)
+        return cls(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
 
     def simulate(self, events: int, seed: int = 0, **grid: Any) -> OrderEvents:
         """Play one market of this flow alone, and return what happened to its orders; see `simulating.simulate`."""
-        from kineticsim_env.flow.simulating import simulate
+        return simulating.simulate(self, events, seed, **grid)
 
-        return simulate(self, events, seed, **grid)
-
-    def validate(self, held_out: OrderEvents, **how: Any) -> FlowValidation:
+    def validate(self, held_out: OrderEvents, **how: Any) -> validating.FlowValidation:
         """Compare markets of this flow with data that it was not fitted to; see `validating.validate`."""
-        from kineticsim_env.flow.validating import validate
-
-        return validate(self, held_out, **how)
+        return validating.validate(self, held_out, **how)

@@ -7,12 +7,12 @@ their life. Those that are cancelled are whole ones as far as they fit, the larg
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
-from kineticsim_env.flow.order_flow import BANDS, EDGES, GROUPS, SPREADS, OrderFlow
+from kineticsim_env.flow.table import BANDS, EDGES, GROUPS, SPREADS, FlowTable
 from kineticsim_env.runtime import words
 from kineticsim_env.runtime.values import check_count, check_instance, progress_bar
 
@@ -31,7 +31,7 @@ _COLUMNS = {"time": "i8", "order": "i8", "kind": "i1", "side": "i1", "price": "i
 
 
 def simulate(
-    table: OrderFlow,
+    table: FlowTable,
     events: int,
     seed: int = 0,
     *,
@@ -57,7 +57,7 @@ def simulate(
         TypeError, ValueError: Naming the argument, what came and what is allowed.
         OverflowError: If the market has to stop.
     """
-    check_instance("table", table, OrderFlow)
+    check_instance("table", table, FlowTable)
     events = check_count("events", events, 0, 2**32 - 1)
     sizes = check_count("num_levels", num_levels, 8, 8192), check_count("window", window, 0, 8192)
     market = FlowMarket(table, seed, *sizes, check_count("beat", beat, 1, 2**20), num_levels // 2)
@@ -79,7 +79,7 @@ class Best(NamedTuple):
 class FlowMarket:
     """A market: `units` and `count`, int64 `[side, life, L]`, and the numbers that docs/model.md calls `flow`."""
 
-    def __init__(self, table: OrderFlow, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
+    def __init__(self, table: FlowTable, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
         """Open the book."""
         self.table, self.levels, self.window, self.beat = table, levels, window, beat
         self.key = words.episode_keys(np.array([words.signed(seed)]), 0)
@@ -342,7 +342,7 @@ class FlowMarket:
     def events(self) -> OrderEvents:
         """Return what happened to orders so far."""
         rows = np.array(self._rows, np.int64).reshape(-1, len(_COLUMNS))
-        columns = {name: rows[:, i].astype(kind) for i, (name, kind) in enumerate(_COLUMNS.items())}
+        columns: Any = {name: rows[:, i].astype(kind) for i, (name, kind) in enumerate(_COLUMNS.items())}
         sessions = np.array([[0, self.time]], np.int64)
         return OrderEvents(**columns, sessions=sessions, tick=self.table.tick, lot=self.table.lot)
 

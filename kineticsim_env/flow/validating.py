@@ -11,8 +11,8 @@ from kineticsim_env.data.books import in_lots
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
-from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import simulate
+from kineticsim_env.flow.table import FlowTable
 from kineticsim_env.runtime.values import aligned, check_count, check_instance
 
 _COLUMNS = ("time", "order", "kind", "side", "price", "size", "opening")
@@ -20,7 +20,7 @@ _COLUMNS = ("time", "order", "kind", "side", "price", "size", "opening")
 
 @dataclasses.dataclass(frozen=True)
 class FlowValidation:
-    """What `OrderFlow.validate` returns; printed, both tables.
+    """What `FlowTable.validate` returns; printed, both tables.
 
     Attributes:
         scores: Distances between the data and all markets together.
@@ -58,7 +58,7 @@ class FlowValidation:
 
 
 def validate(
-    flow: OrderFlow,
+    flow: FlowTable,
     held_out: OrderEvents,
     *,
     fitted: OrderEvents | None = None,

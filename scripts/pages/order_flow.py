@@ -23,7 +23,7 @@ from kineticsim_env.data.books import between, in_lots
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
-from kineticsim_env.flow.order_flow import BANDS, SHARE, SPREADS
+from kineticsim_env.flow.table import BANDS, SHARE, SPREADS
 from kineticsim_env.flow.validating import cut_times, joined, time_step
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe

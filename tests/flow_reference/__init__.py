@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kineticsim_env.flow import order_flow
+from kineticsim_env.flow import table as flow_table
+from kineticsim_env.flow.table import FlowTable
 from kineticsim_env.runtime.cxx import find_cxx
 from kineticsim_env.runtime.sources import cuda_dir
 
@@ -44,10 +45,8 @@ def library() -> ctypes.CDLL:
 class FlowReference:
     """One market of an order flow, in its first episode, without slots."""
 
-    def __init__(
-        self, table: order_flow.OrderFlow, seed: int, levels: int, window: int, beat: int, init_price: int
-    ) -> None:
-        fields = [np.ravel(getattr(table, name)) for name in order_flow.FIELDS]
+    def __init__(self, table: FlowTable, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
+        fields = [np.ravel(getattr(table, name)) for name in flow_table.FIELDS]
         numbers = np.concatenate(fields).astype(np.int64)
         place = numbers.ctypes.data
         self._of = library().flow_open(place, len(numbers), seed, levels, window, beat, init_price)
