@@ -153,7 +153,7 @@ def _with_opening(
     total = np.zeros(len(ids), np.int64)
     np.add.at(total, number[rows.kind != ADD], rows.size[rows.kind != ADD])
     found: list[tuple[int, ...]] = []  # before which row (-1: all), time, order, side, price, size, opening
-    begin = int(spans[0, 0])
+    begin = min(int(spans[0, 0]), int(rows.time[0]))
     for k in np.sort(first[rows.kind[first] != ADD]).tolist():
         at, size = (int(rows.side[k]), int(rows.price[k])), int(total[number[k]])
         rested = levels.get(at, 0) >= size
