@@ -151,6 +151,25 @@ def test_lobster_of_the_middle_of_a_day(tape, tmp_path):
         np.testing.assert_array_equal(shown.sizes[first:], whole.sizes[begin:])
 
 
+def test_lobster_of_few_levels_has_the_best_prices_or_is_refused(tape, tmp_path):
+    """LOBSTER has the messages alone that change its levels."""
+    ((messages, books),) = tape.to_lobster(tmp_path, levels=10)
+    message, book = (pd.read_csv(path, header=None) for path in (messages, books))
+
+    def cut(levels):
+        shown = book.iloc[:, : 4 * levels]
+        kept = np.r_[True, (shown.to_numpy()[1:] != shown.to_numpy()[:-1]).any(1)]
+        return message[kept], shown[kept]
+
+    few, shown = cut(8)
+    assert len(few) < len(message)
+    found = ks.read_lobster(few, shown, tick=0.01)
+    assert 0.999 < found.report.agreeing <= 1 and found.report.at_touch == found.report.executions
+    with pytest.raises(ValueError, match="^agreeing: expected 95% of messages at least, got .*check=False"):
+        ks.read_lobster(*cut(1), tick=0.01)
+    assert np.isnan(ks.read_lobster(message, tick=0.01).report.agreeing)
+
+
 def test_lobster_without_what_is_out_of_its_levels(tmp_path):
     """Orders that are deleted out of sight leave as the best price shows it."""
     bid, ask, none = (100, 5), (300, 5), (-9999999999, 0)
