@@ -36,13 +36,13 @@ def read_bars(
         time: The column of the times at which bars begin, or all at which they end.
         close: The column of closing prices.
         volume: The column of what was traded; a table need not have it.
-        tick: The price of a tick in currency; None takes the largest that all prices are multiples of.
-        lot: The size of a lot, to which volumes are rounded; None takes the largest step likewise.
+        tick: As `read_orders` takes it.
+        lot: Likewise; volumes are rounded to lots.
         bar: Seconds of a bar. A session's bars that are missing have the last price and no volume. None takes bars as
             they come, however far they are apart.
-        unit: Of times that are numbers: "ns", "us", "ms" or "s".
-        gap: Seconds between two bars that end a session; None: one session.
-        sessions: Pairs of first and last time instead. All are cut to the length of the shortest.
+        unit: As `read_orders` takes it.
+        gap: Seconds between two bars that end a session; None: one session. All are cut to the length of the shortest.
+        sessions: Pairs of first and last time instead.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -108,11 +108,11 @@ def read_trades(
         side: The column of the side of the order that came, as `read_orders` knows sides.
         quotes: A table of the best bid and ask.
         quote_columns: Its columns by "time", "bid" and "ask"; these names if it is left out.
-        tick: The price of a tick in currency; None takes the largest that all prices are multiples of.
-        lot: The size of a lot; None likewise.
-        unit: Of times that are numbers: "ns", "us", "ms" or "s".
-        gap: Seconds without a trade that end a session; None: one session.
-        sessions: Pairs of first and last time instead. All are cut to the length of the shortest.
+        tick: As `read_orders` takes it; so `lot` and `unit`.
+        lot: Likewise.
+        unit: Likewise.
+        gap: Seconds without a trade that end a session; None: one session. All are cut to the length of the shortest.
+        sessions: Pairs of first and last time instead.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
