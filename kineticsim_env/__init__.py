@@ -109,7 +109,7 @@ __getattr__ = _finder(
         "BlockImpact": "kineticsim_env.counterfactuals",
         "Calibration": "kineticsim_env.calibration",
         "CausalImpact": "kineticsim_env.counterfactuals",
-        "CleaningReport": "kineticsim_env.data.cleaning",
+        "CleaningReport": "kineticsim_env.data.report",
         "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",

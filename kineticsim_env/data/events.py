@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from kineticsim_env.data.cleaning import CleaningReport
+    from kineticsim_env.data.report import CleaningReport
 
 ADD, REDUCE, DELETE, EXECUTE = range(4)
 KINDS = ("add", "reduce", "delete", "execute")
