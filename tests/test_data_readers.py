@@ -11,6 +11,7 @@ import kineticsim_env as ks
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.data.books import replay
 from kineticsim_env.data.events import KINDS
+from kineticsim_env.data.intervals import series_of
 from kineticsim_env.statistics import measure_series
 
 pd = pytest.importorskip("pandas")
@@ -235,7 +236,7 @@ def test_series_of_events_are_those_of_the_market(tape):
     sim.run(20)
     names = ("last_price", "volume", "mid2", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
     recorded = sim.run(60, record=names, reach=4)
-    series = tape.events().series(1.0, reach=4)
+    series = series_of(tape.events(), 1.0, reach=4)
     assert set(series) == set(names)
     traded = int(np.flatnonzero(series["volume"][0])[0])
     for name in names:
@@ -249,7 +250,7 @@ def test_series_go_into_statistics_scorecards_and_calibration(real, source):
     prices = 100 + 0.01 * np.cumsum(rng.integers(-3, 4, 900))
     times, sizes = np.arange(900), rng.integers(1, 9, 900)
     if source == "events":
-        series = real.series(0.25)
+        series = series_of(real, 0.25)
     elif source == "bars":
         series = ks.read_bars({"time": times, "close": prices, "volume": sizes}, unit="s", tick=0.01)
     else:

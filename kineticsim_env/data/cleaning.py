@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kineticsim_env.data.books import NO_PRICE
+from kineticsim_env.data.books import NO_PRICE, replay
 from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
-from kineticsim_env.data.report import report_on
+from kineticsim_env.data.report import CleaningReport
 
 REJECTED_WITHIN = 10**6  # ns
 _CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
@@ -79,10 +80,29 @@ def clean(
     pass_ = _Pass(rows, fills, touch)
     columns: Any = pass_.over(spans, closing)
     events = OrderEvents(**columns, sessions=spans, tick=float(tick), lot=float(lot))
-    report = report_on(events, read, pass_.counts, notes)
+    report = _report(events, read, pass_.counts, notes)
     if check and report.failures:
         raise ValueError(f"{'; '.join(report.failures)}; check=False takes it. The report:\n{report}")
     return dataclasses.replace(events, report=report)
+
+
+def _report(events: OrderEvents, rows: int, counts: Counter[str], notes: tuple[str, ...]) -> CleaningReport:
+    books, traded = replay(events, 1), np.flatnonzero(events.kind == EXECUTE)
+    gaps = zip(events.sessions[:-1, 1].tolist(), events.sessions[1:, 0].tolist(), strict=True)
+    session = np.searchsorted(events.sessions[:, 0], events.time, side="right") - 1
+    until = np.minimum(np.r_[events.time, events.sessions[-1, 1]][1:], events.sessions[session, 1])
+    lasts = until - events.time  # of an instant's events only the last one's book does
+    seconds = float(np.diff(events.sessions).sum()) / 1e9
+    before = books.prices[np.maximum(traded - 1, 0), (events.side[traded] == ASK).astype(np.int64), 0]
+    groups = np.unique(np.stack([events.time[traded], events.side[traded]]), axis=1)
+    return CleaningReport(
+        rows, len(events), int(events.opening.sum()),
+        *(counts[name] for name in ("rejects", "takers", "stale", "unseen", "ignored", "closing")),
+        crossed=float(lasts[books.both & (books.spread <= 0)].sum()) / 1e9 / seconds if seconds else 0.0,
+        executions=len(traded), at_touch=int((before == events.price[traded]).sum()), market_orders=groups.shape[1],
+        agreeing=counts["agreeing"] / counts["compared"] if counts["compared"] else math.nan,
+        gaps=tuple(gaps), seconds=seconds, tick=events.tick, lot=events.lot, notes=notes,
+    )  # fmt: skip
 
 
 class _Pass:

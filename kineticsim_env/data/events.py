@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from kineticsim_env.data.report import CleaningReport
+from kineticsim_env.data.report import CleaningReport
 
 ADD, REDUCE, DELETE, EXECUTE = range(4)
 KINDS = ("add", "reduce", "delete", "execute")
@@ -50,22 +48,3 @@ class OrderEvents:
 
     def __len__(self) -> int:
         return len(self.time)
-
-    def series(self, interval_seconds: float, reach: int = 10) -> dict[str, np.ndarray]:
-        """Return series of equal intervals, int64 `[s, S]` each, a row per session: what `ks.measure` and others take.
-
-        They are `last_price` (of trades; before the first it is that one's), `volume`, `signed_volume` (that orders
-        which came bought, less sold), and as an interval ends `mid2`, `best_bid`, `best_ask`, `bid_depth` and
-        `ask_depth`, while both sides have a price. What is left of a session beyond whole intervals is not seen, and
-        all sessions are cut to the length of the shortest: `books.between` takes one of them.
-
-        Args:
-            interval_seconds: How long an interval is.
-            reach: Ticks from a side's best price within which its lots are its depth.
-
-        Raises:
-            TypeError, ValueError: Naming the argument, or what is wrong with the events.
-        """
-        from kineticsim_env.data.intervals import series_of
-
-        return series_of(self, interval_seconds, reach)

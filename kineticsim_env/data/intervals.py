@@ -142,7 +142,21 @@ def read_trades(
 
 
 def series_of(events: OrderEvents, interval_seconds: float, reach: int = 10) -> Series:
-    """Return series of order events; arguments and errors are those of `OrderEvents.series`."""
+    """Return series of equal intervals of order events, int64 `[s, S]` each, a row per session.
+
+    They are `last_price` (of trades; before the first it is that one's), `volume`, `signed_volume` (what orders that
+    came bought, less what they sold), and as an interval ends `mid2`, `best_bid`, `best_ask`, `bid_depth` and
+    `ask_depth`, the last ones while both sides had a price. What is left of a session beyond whole intervals is not
+    seen, and all sessions are cut to the length of the shortest: `books.between` takes one of them.
+
+    Args:
+        events: As `books.replay` takes them.
+        interval_seconds: How long an interval is.
+        reach: Ticks from a side's best price within which its lots are its depth.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, or what is wrong with the events.
+    """
     reach = check_count("reach", reach, 0, 1000)
     books, traded = replay(events, reach + 1), np.flatnonzero(events.kind == EXECUTE)
     both = books.both

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-
-import numpy as np
-
-from kineticsim_env.data.books import replay
-from kineticsim_env.data.events import ASK, EXECUTE, OrderEvents
 
 MOST_CROSSED, LEAST_AT_TOUCH, MOST_IGNORED, LEAST_AGREEING = 0.01, 0.95, 0.05, 0.95
 
@@ -91,23 +85,3 @@ class CleaningReport:
             f"touch, {self.market_orders:,} market orders",
         ]
         return "\n".join([*lines, *self.notes, *(f"wrong: {failure}" for failure in self.failures)])
-
-
-def report_on(events: OrderEvents, rows: int, counts: Mapping[str, int], notes: tuple[str, ...]) -> CleaningReport:
-    """Return the report of events, of so many rows, with what cleaning counted by the names of the report's parts."""
-    books, traded = replay(events, 1), np.flatnonzero(events.kind == EXECUTE)
-    gaps = zip(events.sessions[:-1, 1].tolist(), events.sessions[1:, 0].tolist(), strict=True)
-    session = np.searchsorted(events.sessions[:, 0], events.time, side="right") - 1
-    until = np.minimum(np.r_[events.time, events.sessions[-1, 1]][1:], events.sessions[session, 1])
-    lasts = until - events.time  # of an instant's events only the last one's book does
-    seconds = float(np.diff(events.sessions).sum()) / 1e9
-    before = books.prices[np.maximum(traded - 1, 0), (events.side[traded] == ASK).astype(np.int64), 0]
-    groups = np.unique(np.stack([events.time[traded], events.side[traded]]), axis=1)
-    return CleaningReport(
-        rows, len(events), int(events.opening.sum()),
-        *(counts[name] for name in ("rejects", "takers", "stale", "unseen", "ignored", "closing")),
-        crossed=float(lasts[books.both & (books.spread <= 0)].sum()) / 1e9 / seconds if seconds else 0.0,
-        executions=len(traded), at_touch=int((before == events.price[traded]).sum()), market_orders=groups.shape[1],
-        agreeing=counts["agreeing"] / counts["compared"] if counts["compared"] else math.nan,
-        gaps=tuple(gaps), seconds=seconds, tick=events.tick, lot=events.lot, notes=notes,
-    )  # fmt: skip
