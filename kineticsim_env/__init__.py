@@ -27,7 +27,6 @@ if _typing.TYPE_CHECKING:  # what _LATE has, for type checkers and editors
     from kineticsim_env.counterfactuals import counterfactual as counterfactual
     from kineticsim_env.data.intervals import read_bars as read_bars
     from kineticsim_env.data.intervals import read_trades as read_trades
-    from kineticsim_env.data.intervals import series_of as series_of
     from kineticsim_env.data.lobster import read_lobster as read_lobster
     from kineticsim_env.data.orders import read_orders as read_orders
     from kineticsim_env.data.scores import order_book_scores as order_book_scores
@@ -62,7 +61,6 @@ _LATE = {
     "read_lobster": "kineticsim_env.data.lobster",
     "read_orders": "kineticsim_env.data.orders",
     "read_trades": "kineticsim_env.data.intervals",
-    "series_of": "kineticsim_env.data.intervals",
     "rollout": "kineticsim_env.envs.rollouts",
     "scorecard": "kineticsim_env.scorecards",
     "sweep": "kineticsim_env.sweeps",

@@ -187,8 +187,25 @@ def test_gaps_end_sessions():
     for name in ("time", "order", "kind", "size", "opening", "sessions"):
         assert getattr(given, name).tolist() == getattr(events, name).tolist()
     assert read(*rows, gap=6).report.gaps == ()
-    outside = read(*rows, sessions=[[0, 10]], check=False)
-    assert outside.report.ignored == 2 and len(outside) == 5
+    assert len(read(*rows, sessions=[[0, 10]])) == 5
+
+
+def test_what_rests_is_known_by_rows_outside_sessions():
+    rows = [(10, 1, "reduce", "bid", 99, 2), (30, 9, "add", "bid", 97, 1), (31, 3, "execute", "ask", 101, 1)]
+    events = read(*rows, (50, 9, "delete", "bid", 97, 1), sessions=[[20, 30], [40, 60]])
+    assert shown(events, 0) == [
+        (20, 1, ADD, 99, 3), (20, 2, ADD, 98, 5), (20, 3, ADD, 101, 5), (20, 4, ADD, 102, 5), (30, 9, ADD, 97, 1),
+        (40, 1, ADD, 99, 3), (40, 2, ADD, 98, 5), (40, 3, ADD, 101, 4), (40, 4, ADD, 102, 5), (40, 9, ADD, 97, 1),
+        (50, 9, DELETE, 97, 1),
+    ]  # fmt: skip
+    assert events.opening.tolist() == [True] * 4 + [False] + [True] * 5 + [False]
+
+
+def test_two_orders_of_both_sides_after_a_gap_are_no_snapshot():
+    more = [(0, 20 + i, "add", "bid", 90, 1) for i in range(9)]
+    events = read(*more, (5000, 40, "add", "bid", 98, 1), (5000, 41, "add", "ask", 103, 1), gap=1)
+    begins = events.time == 5000 * MS
+    assert begins.sum() == 15 and events.opening[begins].tolist() == [True] * 13 + [False] * 2
 
 
 def test_a_snapshot_after_a_gap_is_all_there_is():

@@ -11,6 +11,7 @@ import kineticsim_env as ks
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.data.books import replay
 from kineticsim_env.data.events import KINDS
+from kineticsim_env.data.intervals import series_of
 from kineticsim_env.statistics import measure_series
 
 pd = pytest.importorskip("pandas")
@@ -151,6 +152,25 @@ def test_lobster_of_the_middle_of_a_day(tape, tmp_path):
         np.testing.assert_array_equal(shown.sizes[first:], whole.sizes[begin:])
 
 
+def test_lobster_of_few_levels_has_the_best_prices_or_is_refused(tape, tmp_path):
+    """LOBSTER has the messages alone that change its levels."""
+    ((messages, books),) = tape.to_lobster(tmp_path, levels=10)
+    message, book = (pd.read_csv(path, header=None) for path in (messages, books))
+
+    def cut(levels):
+        shown = book.iloc[:, : 4 * levels]
+        kept = np.r_[True, (shown.to_numpy()[1:] != shown.to_numpy()[:-1]).any(1)]
+        return message[kept], shown[kept]
+
+    few, shown = cut(8)
+    assert len(few) < len(message)
+    found = ks.read_lobster(few, shown, tick=0.01)
+    assert 0.999 < found.report.agreeing <= 1 and found.report.at_touch == found.report.executions
+    with pytest.raises(ValueError, match="^agreeing: expected 95% of messages at least, got .*check=False"):
+        ks.read_lobster(*cut(1), tick=0.01)
+    assert np.isnan(ks.read_lobster(message, tick=0.01).report.agreeing)
+
+
 def test_lobster_without_what_is_out_of_its_levels(tmp_path):
     """Orders that are deleted out of sight leave as the best price shows it."""
     bid, ask, none = (100, 5), (300, 5), (-9999999999, 0)
@@ -216,7 +236,7 @@ def test_series_of_events_are_those_of_the_market(tape):
     sim.run(20)
     names = ("last_price", "volume", "mid2", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
     recorded = sim.run(60, record=names, reach=4)
-    series = ks.series_of(tape.events(), 1.0, reach=4)
+    series = series_of(tape.events(), 1.0, reach=4)
     assert set(series) == set(names)
     traded = int(np.flatnonzero(series["volume"][0])[0])
     for name in names:
@@ -230,7 +250,7 @@ def test_series_go_into_statistics_scorecards_and_calibration(real, source):
     prices = 100 + 0.01 * np.cumsum(rng.integers(-3, 4, 900))
     times, sizes = np.arange(900), rng.integers(1, 9, 900)
     if source == "events":
-        series = ks.series_of(real, 0.25)
+        series = series_of(real, 0.25)
     elif source == "bars":
         series = ks.read_bars({"time": times, "close": prices, "volume": sizes}, unit="s", tick=0.01)
     else:
@@ -255,8 +275,8 @@ WRONG = [
     ({}, {"unit": None}, "^unit: expected one of 'ns', 'us', 'ms', 's' for times that are numbers, got None"),
     ({}, {"unit": "h"}, "^unit: expected one of .*got 'h'"),
     ({}, {"time": "when"}, "^time: expected one of source's columns, time, order, .*got 'when'"),
-    ({"kind": ["add", "gone"]}, {}, "^kind: expected one of .*got 'gone'; kinds= says"),
-    ({"side": ["bid", "x"]}, {}, "^side: expected one of .*got 'x'; sides= says"),
+    ({"kind": ["add", "gone"]}, {}, "^kind: expected one of .*got 'gone'"),
+    ({"side": ["bid", "x"]}, {}, "^side: expected one of .*got 'x'"),
     ({}, {"kinds": {"add": "new", "delete": "vanish"}}, r"^kinds\['delete'\]: expected one of .*got 'vanish'"),
     ({"price": [1.5, 1 / 3]}, {}, "^tick: expected the price of a tick in currency, got None"),
     ({"size": [2, 1e-12]}, {}, "^lot: expected the size of a lot, got None"),
@@ -298,5 +318,9 @@ def test_files_that_are_none_are_refused(tmp_path):
         ks.read_lobster(message, pd.DataFrame([(1, 2, 3)]))
     with pytest.raises(ValueError, match="^message: expected times that do not fall, got 0.5 in row 1"):
         ks.read_lobster(pd.DataFrame([(1.0, 1, 1, 5, 100, 1), (0.5, 1, 2, 5, 100, 1)]))
+    with pytest.raises(ValueError, match="^message: expected messages of types 1 to 4, of direction"):
+        ks.read_lobster(pd.DataFrame([(1.0, 1, 1, 5, 100, 0)]))
+    with pytest.raises(ValueError, match="^message: expected times below 2.62 ns in size, got nan"):
+        ks.read_lobster(pd.DataFrame([(np.nan, 1, 1, 5, 100, 1)]))
     with pytest.raises(ValueError, match="^message: expected types 1 to 7, got 8"):
         ks.read_lobster(pd.DataFrame([(1.0, 8, 1, 5, 100, 1)]))

@@ -9,6 +9,7 @@ import pytest
 import kineticsim_env as ks
 from kineticsim_env.data.books import follow_orders, in_lots, replay
 from kineticsim_env.data.events import ADD, EXECUTE
+from kineticsim_env.data.intervals import series_of
 from kineticsim_env.statistics import measure_series
 
 pytest.importorskip("pandas")
@@ -60,6 +61,6 @@ def test_the_book(events):
 
 
 def test_series_of_it(events):
-    series = ks.series_of(in_lots(events, 0.01), 1.0)
+    series = series_of(in_lots(events, 0.01), 1.0)
     measured = measure_series(series, ["volatility", "volume"], group=None)
     assert series["mid2"].shape[1] >= 1799 and measured["volatility"].value[0] > 0

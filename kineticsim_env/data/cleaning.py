@@ -62,8 +62,8 @@ def clean(
 
     Args:
         rows: As they were recorded, their times not falling.
-        spans: int64 `[s, 2]`, sessions. An order that rests at a gap rests after it, unless the session after begins
-            with opening orders, which are all then.
+        spans: int64 `[s, 2]`, sessions. Rows outside are no events, but what rests is known by them. An order that
+            rests at a gap rests after it, unless a snapshot of half as many orders or more begins the session after.
         read: How many rows the source has.
         tick: For the events.
         lot: Likewise.
@@ -137,34 +137,26 @@ class _Pass:
         """Return the columns of the events."""
         rows = self._rows
         session = np.searchsorted(spans[:, 0], rows.time, side="right") - 1
-        kept = (session >= 0) & (rows.time <= spans[session, 1])
-        closing = _closing(rows, np.where(kept, session, -1)) if close else np.zeros_like(kept)
-        self.counts["ignored"], self.counts["closing"] = int((~kept).sum()), int(closing.sum())
-        sort = np.lexsort((rows.order, session))
-        sort = sort[(kept & ~closing)[sort]]
-        same = (rows.order[sort][1:] == rows.order[sort][:-1]) & (session[sort][1:] == session[sort][:-1])
-        follows = np.full(len(rows.time), -1)
-        follows[sort[:-1][same]] = sort[1:][same]
-        soon = (follows >= 0) & (rows.time[follows] - rows.time <= REJECTED_WITHIN)
-        after = np.where(soon & (rows.kind[follows] == DELETE), _DELETED, 0)
-        after = np.where(soon & np.isin(rows.kind[follows], (EXECUTE, REDUCE)), _TRADES, after)
-        after = np.where(follows < 0, _NOTHING, after)
-        chosen = np.flatnonzero(kept & ~closing)
-        snapshot = set(session[chosen[rows.opening[chosen] == SNAPSHOT]].tolist())
-        now, clock = -1, None
+        piece = 2 * session + ((session < 0) | (rows.time > spans[session, 1]))  # odd ones are outside sessions
+        closing = _closing(rows, piece) if close else np.zeros(len(piece), np.bool_)
+        self.counts["closing"] = int(closing.sum())
+        chosen = np.flatnonzero(~closing)
+        kept = Rows(*(column[chosen] for column in rows[:7]), rows.remaining)
+        piece, after = piece[chosen], _after(kept)
+        last = dict(zip(kept.order.tolist(), range(len(chosen)), strict=True)) if len(np.unique(piece)) > 1 else {}
+        snapshots = Counter(piece[kept.opening == SNAPSHOT].tolist())
+        now, clock = None, None
         touch = None if self._touch is None else self._touch[chosen].tolist()
-        columns = (session, rows.time, rows.order, rows.kind, rows.side, rows.price, rows.size, rows.opening, after)
-        for k, (of, time, order, kind, *rest) in enumerate(
-            zip(*(column[chosen].tolist() for column in columns), strict=True)
-        ):
-            if of != now:
-                self._settle(clock)
-                now = of
-                rows_of = set(rows.order[kept & (session == of)].tolist()) if self._live else set()
-                self._begin(int(spans[of, 0]), of in snapshot, rows_of)
+        columns = (piece, *kept[:7], after)
+        for k, (of, time, order, kind, *rest) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             if time != clock:
                 self._settle(clock)
                 clock = time
+            if of != now:
+                self._end(now)
+                now = of
+                idle = {order for order in self._live if last[order] < k}
+                self._begin(time if of % 2 else int(spans[of // 2, 0]), snapshots[of], idle)
             if kind == ADD:
                 self._add(time, order, *rest)
             else:
@@ -172,20 +164,28 @@ class _Pass:
             if touch is not None:
                 self._leave_unseen(time, touch[k])
         self._settle(clock)
+        self._end(now)
         events = [event for k, event in enumerate(self._events) if k not in self._removed]
         table = np.array(events, np.int64).reshape(-1, 7).T
         kinds = {"kind": np.int8, "side": np.int8, "opening": np.bool_}
         names = ("time", "order", "kind", "side", "price", "size", "opening")
         return {name: column.astype(kinds.get(name, np.int64)) for name, column in zip(names, table, strict=True)}
 
-    def _begin(self, time: int, snapshot: bool, rows_of: set[int]) -> None:
-        """Begin a session, with what rested as the last one ended unless a snapshot follows."""
-        resting = [] if snapshot else list(self._live.items())
+    def _end(self, piece: int | None) -> None:
+        """Forget the events of what is outside sessions; what rests is known."""
+        if piece is not None and piece % 2:
+            del self._events[self._begins :]
+            self._removed = {event for event in self._removed if event < self._begins}
+
+    def _begin(self, time: int, snapshot: int, idle: set[int]) -> None:
+        """Begin a session, with what rested as the last one ended unless a snapshot of half as many orders follows."""
+        self._opens = snapshot > 0 and 2 * snapshot >= len(self._live)
+        self._begins = len(self._events)
+        resting = [] if self._opens else list(self._live.items())
         self._clear(), self._coming.clear()
         for order, (side, price, left, *_) in resting:
-            self._rest(time, order, side, price, left, True)
-            if order not in rows_of:
-                self._idle.add(order)
+            self._rest(time, order, side, price, left, UNKNOWN)
+        self._idle = idle & self._live.keys()
 
     def _rest(self, time: int, order: int, side: int, price: int, size: int, opening: int = 0) -> None:
         level = self._levels.setdefault((side, price), {})
@@ -219,6 +219,7 @@ class _Pass:
             self._gone(order)
 
     def _add(self, time: int, order: int, side: int, price: int, size: int, opening: int, after: int) -> None:
+        opening = opening if self._opens or opening == UNKNOWN else 0
         if order in self._live:  # it loses its place
             self._went(time, order, DELETE, self._live[order][2])
         if not size:  # of some feeds a market order that met nobody
@@ -321,12 +322,24 @@ class _Pass:
             self.counts["agreeing"] += best == touch
 
 
-def _closing(rows: Rows, session: np.ndarray) -> np.ndarray:
+def _after(rows: Rows) -> np.ndarray:
+    """Return what is known of each row's order by its next row."""
+    sort = np.argsort(rows.order, kind="stable")
+    same = rows.order[sort][1:] == rows.order[sort][:-1]
+    follows = np.full(len(sort), -1)
+    follows[sort[:-1][same]] = sort[1:][same]
+    kind = rows.kind[follows]
+    found = np.where(kind == DELETE, _DELETED, np.where(np.isin(kind, (EXECUTE, REDUCE)), _TRADES, 0))
+    found[rows.time[follows] - rows.time > REJECTED_WITHIN] = 0
+    return np.where(follows < 0, _NOTHING, found)
+
+
+def _closing(rows: Rows, piece: np.ndarray) -> np.ndarray:
     """Say of each row whether it is one of the deletes, of both sides, that are all of a session's last rows."""
-    found = np.zeros(len(session), np.bool_)
-    for of in np.unique(session[session >= 0]).tolist():
-        mine = np.flatnonzero(session == of)
-        last = (rows.kind[mine] == DELETE) & (rows.time[mine] == rows.time[mine[-1]])
-        run = mine[len(mine) - int(np.argmin(np.r_[last[::-1], False])) :]
-        found[run] = len(np.unique(rows.side[run])) == 2
+    found = np.zeros(len(piece), np.bool_)
+    ends = np.flatnonzero(np.diff(piece, append=piece[-1] + 1)) + 1
+    for begin, end in zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True):
+        last = (rows.kind[begin:end] == DELETE) & (rows.time[begin:end] == rows.time[end - 1])
+        run = slice(end - int(np.argmin(np.r_[last[::-1], False])), end)
+        found[run] = piece[begin] % 2 == 0 and len(np.unique(rows.side[run])) == 2
     return found

@@ -11,7 +11,7 @@ from kineticsim_env.data.books import replay
 from kineticsim_env.data.events import EXECUTE, OrderEvents
 from kineticsim_env.data.orders import SIDES
 from kineticsim_env.data.tables import SECOND, coded, in_steps, nanoseconds, read_table, spans_of, step_of
-from kineticsim_env.runtime.values import check_count, check_instance, check_number
+from kineticsim_env.runtime.values import check_count, check_number
 
 Series = dict[str, np.ndarray]
 
@@ -36,13 +36,13 @@ def read_bars(
         time: The column of the times at which bars begin, or all at which they end.
         close: The column of closing prices.
         volume: The column of what was traded; a table need not have it.
-        tick: The price of a tick in currency; None takes the largest that all prices are multiples of.
-        lot: The size of a lot, to which volumes are rounded; None takes the largest step likewise.
+        tick: As `read_orders` takes it.
+        lot: Likewise; volumes are rounded to lots.
         bar: Seconds of a bar. A session's bars that are missing have the last price and no volume. None takes bars as
             they come, however far they are apart.
-        unit: Of times that are numbers: "ns", "us", "ms" or "s".
-        gap: Seconds between two bars that end a session; None: one session.
-        sessions: Pairs of first and last time instead. All are cut to the length of the shortest.
+        unit: As `read_orders` takes it.
+        gap: Seconds between two bars that end a session; None: one session. All are cut to the length of the shortest.
+        sessions: Pairs of first and last time instead.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -108,11 +108,11 @@ def read_trades(
         side: The column of the side of the order that came, as `read_orders` knows sides.
         quotes: A table of the best bid and ask.
         quote_columns: Its columns by "time", "bid" and "ask"; these names if it is left out.
-        tick: The price of a tick in currency; None takes the largest that all prices are multiples of.
-        lot: The size of a lot; None likewise.
-        unit: Of times that are numbers: "ns", "us", "ms" or "s".
-        gap: Seconds without a trade that end a session; None: one session.
-        sessions: Pairs of first and last time instead. All are cut to the length of the shortest.
+        tick: As `read_orders` takes it; so `lot` and `unit`.
+        lot: Likewise.
+        unit: Likewise.
+        gap: Seconds without a trade that end a session; None: one session. All are cut to the length of the shortest.
+        sessions: Pairs of first and last time instead.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -142,22 +142,21 @@ def read_trades(
 
 
 def series_of(events: OrderEvents, interval_seconds: float, reach: int = 10) -> Series:
-    """Return series of equal intervals, int64 `[s, S]` each, a row per session: what `ks.measure` and others take.
+    """Return series of equal intervals of order events, int64 `[s, S]` each, a row per session.
 
-    They are `last_price` (of trades; before the first it is that one's), `volume`, `signed_volume` (that orders which
-    came bought, less sold), and as an interval ends `mid2`, `best_bid`, `best_ask`, `bid_depth` and `ask_depth`, while
-    both sides have a price. What is left of a session beyond whole intervals is not seen, and all sessions are cut to
-    the length of the shortest: `books.between` takes one of them.
+    They are `last_price` (of trades; before the first it is that one's), `volume`, `signed_volume` (what orders that
+    came bought, less what they sold), and as an interval ends `mid2`, `best_bid`, `best_ask`, `bid_depth` and
+    `ask_depth`, the last ones while both sides had a price. What is left of a session beyond whole intervals is not
+    seen, and all sessions are cut to the length of the shortest: `books.between` takes one of them.
 
     Args:
-        events: Order events.
+        events: As `books.replay` takes them.
         interval_seconds: How long an interval is.
         reach: Ticks from a side's best price within which its lots are its depth.
 
     Raises:
         TypeError, ValueError: Naming the argument, or what is wrong with the events.
     """
-    check_instance("events", events, OrderEvents)
     reach = check_count("reach", reach, 0, 1000)
     books, traded = replay(events, reach + 1), np.flatnonzero(events.kind == EXECUTE)
     both = books.both

@@ -15,7 +15,7 @@ from kineticsim_env.data.books import NO_PRICE
 from kineticsim_env.data.cleaning import SNAPSHOT, Rows, clean
 from kineticsim_env.data.events import ADD, DELETE, EXECUTE, REDUCE, OrderEvents
 from kineticsim_env.data.orders import with_unknown
-from kineticsim_env.data.tables import SECOND, in_steps, pandas, spans_of, step_of
+from kineticsim_env.data.tables import SECOND, in_steps, nanoseconds, pandas, spans_of, step_of
 from kineticsim_env.runtime.values import check_flag, show
 
 UNITS = 10_000  # of a price, per dollar
@@ -70,23 +70,21 @@ def read_lobster(
     types = table["type"].to_numpy()
     if ((types < 1) | (types > _HALT)).any():
         raise ValueError(f"message: expected types 1 to 7, got {types[(types < 1) | (types > _HALT)][0]}")
-    times = np.rint(table["time"].to_numpy(np.float64) * SECOND).astype(np.int64)
+    times = nanoseconds("message", table["time"], "s")
     if (np.diff(times) < 0).any():
         row = int((np.diff(times) < 0).argmax()) + 1
         raise ValueError(f"message: expected times that do not fall, got {table['time'].iloc[row]} in row {row}")
     named = _SPAN.search(str(message)) if isinstance(message, (str, Path)) else None
-    begins = int(named[1]) * 10**6 if named else None
-    if sessions is None and gap is None and named:
-        sessions, unit = [[int(named[1]), int(named[2])]], "ms"
+    begins, ends = (int(text) * 10**6 for text in named.groups()[:2]) if named else (times[0] - 1, times[-1])
+    if sessions is None and gap is None and named:  # its milliseconds are rounded: an event may be a little beyond
+        spans = np.array([[min(begins, times[0]), max(ends, times[-1])]])
     else:
-        unit = "s"
-    spans = spans_of(times, gap, sessions, unit)
-    if sessions is not None and unit == "ms":  # milliseconds are rounded: an event may be a little beyond
-        spans = np.array([[min(spans[0, 0], times[0]), max(spans[0, 1], times[-1])]])
+        spans = spans_of(times, gap, sessions, "s")
     books = None if orderbook is None else _books(orderbook, len(table))
     mine = np.flatnonzero(_KINDS[types] >= 0)
-    if not len(mine):
-        raise ValueError("message: expected messages of types 1 to 4, got none")
+    sides = table["direction"].to_numpy()[mine]
+    if not len(mine) or (abs(sides) != 1).any():
+        raise ValueError("message: expected messages of types 1 to 4, of direction 1 or -1, got none or others")
     prices = [table["price"].iloc[mine]]
     if books is not None:
         prices.append(pandas().Series(books[0, :, 0].ravel()[abs(books[0, :, 0].ravel()) < NO_PRICE]))
@@ -94,7 +92,7 @@ def read_lobster(
     lots = 1.0 if lot is None else lot
     rows = Rows(
         times[mine], table["order"].to_numpy(np.int64)[mine], _KINDS[types[mine]],
-        np.sign(table["direction"].to_numpy()[mine]).astype(np.int8), in_steps("price", "tick", prices[0], unit_price),
+        sides.astype(np.int8), in_steps("price", "tick", prices[0], unit_price),
         in_steps("size", "lot", table["size"].iloc[mine], lots), np.zeros(len(mine), np.int8),
     )  # fmt: skip
     before = np.flatnonzero((rows.kind != ADD) | (rows.time != begins))
@@ -153,7 +151,7 @@ def _with_opening(
     total = np.zeros(len(ids), np.int64)
     np.add.at(total, number[rows.kind != ADD], rows.size[rows.kind != ADD])
     found: list[tuple[int, ...]] = []  # before which row (-1: all), time, order, side, price, size, opening
-    begin = int(spans[0, 0])
+    begin = min(int(spans[0, 0]), int(rows.time[0]))
     for k in np.sort(first[rows.kind[first] != ADD]).tolist():
         at, size = (int(rows.side[k]), int(rows.price[k])), int(total[number[k]])
         rested = levels.get(at, 0) >= size

@@ -76,8 +76,10 @@ def read_orders(
         lot: The size of a lot; None likewise.
         snapshot: Whether ADDs of a session's first instant, before other rows and if both sides are among them, are of
             orders that rested before.
-        gap: Seconds without a row that end a session; None: one session.
-        sessions: Pairs of first and last time, as the column has times, instead.
+        gap: Seconds without a row that end a session; None: one session. What rests then rests in the next, unless
+            this begins with a snapshot of half as many orders or more.
+        sessions: Pairs of first and last time, as the column has times, instead. Rows outside are no events, but what
+            rests as a session begins is known by them.
         check: Whether to refuse a book that is crossed for more than 1% of the time, in which less than 95% of the
             executions are at the best price, or of which more than 5% of the rows are of unknown orders.
 
@@ -126,10 +128,11 @@ def with_unknown(rows: Rows, spans: np.ndarray) -> Rows:
     later = rows.kind != ADD
     (np.maximum if rows.remaining else np.add).at(size, number[later], rows.size[later])
     said = np.isin(session[first], session[rows.opening == SNAPSHOT])
-    chosen = (rows.kind[first] != ADD) & (size > 0) & (session[first] >= 0) & ~said
+    chosen = (rows.kind[first] != ADD) & (size > 0) & ~said
     rested = first[chosen]
+    begins = np.where(session < 0, rows.time[0], spans[session, 0])
     before = Rows(
-        spans[session[rested], 0], ids[chosen], np.full(len(rested), ADD, np.int8), rows.side[rested],
+        begins[rested], ids[chosen], np.full(len(rested), ADD, np.int8), rows.side[rested],
         rows.price[rested], size[chosen], np.full(len(rested), UNKNOWN, np.int8),
     )  # fmt: skip
     both: Any = [np.concatenate([new, old]) for new, old in zip(before[:7], rows[:7], strict=True)]
@@ -140,7 +143,7 @@ def _snapshots(columns: list[np.ndarray], spans: np.ndarray) -> np.ndarray:
     """Return `SNAPSHOT` for the ADDs of a session's first instant before others, if they are of both sides."""
     times, kind, side = columns[0], columns[2], columns[3]
     found = np.zeros(len(times), np.int8)
-    for begin in np.searchsorted(times, spans[:, 0]).tolist():
+    for begin in {0, *np.searchsorted(times, spans[:, 0]).tolist()}:
         end = int(np.searchsorted(times, times[begin], side="right")) if begin < len(times) else begin
         run = begin + int(np.argmin(np.r_[kind[begin:end] == ADD, False]))
         found[begin:run] = SNAPSHOT * (len(np.unique(side[begin:run])) == 2)

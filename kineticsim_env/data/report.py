@@ -1,4 +1,4 @@
-"""`CleaningReport`: what cleaning did to recorded rows, and whether the book that came of it is one."""
+"""`CleaningReport`: what was read, what cleaning did to it, and whether the book that came of it is one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CleaningReport:
         takers: Orders that traded as they came, whose own rows are no events but for what was left of them.
         stale: Opening orders without any event, removed as orders that rest came to cross them.
         unseen: Orders that were deleted out of sight of LOBSTER's levels.
-        ignored: Rows of orders that were not there, and rows outside sessions.
+        ignored: Rows of orders that were not there.
         closing: Deletes of a session's last instant, which only end a file.
         crossed: Share of time in which the best bid is at the best ask or above.
         executions: Events that trade, of them `at_touch` at the best price of their side.

@@ -102,7 +102,7 @@ def coded(name: str, values: Any, words: Mapping[Any, int], given: Mapping[Any, 
         table = words if given is None else given
         if key not in table:
             allowed = ", ".join(repr(word) for word in table)
-            raise ValueError(f"{name}: expected one of {allowed}, got {show(value)}; {name}s= says what others mean")
+            raise ValueError(f"{name}: expected one of {allowed}, got {show(value)}")
         found.append(table[key])
     return np.array(found, np.int8)[codes]
 

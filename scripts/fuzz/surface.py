@@ -46,7 +46,6 @@ LEFT_OUT = {
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "Measured, Scorecard, Calibration, OrderBookScores, OrderEvents, CleaningReport": "results, likewise",
     "read_orders, read_lobster, read_bars, read_trades": "read files; tests/test_data_readers.py calls them wrongly",
-    "series_of": "takes a table of order events, likewise",
     "OrderFlow": "made by a fit, or read from a file; tests/test_flow_fit.py gives it wrong ones",
     "order_book_scores": "takes tables of order events; tests/test_data_scores.py calls it wrongly",
     "ProgramPolicy": "what `policy` makes of a function, of arguments that it has checked",
