@@ -281,7 +281,7 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
-    if arguments[0] == "play":  # tests/test_play.py runs it
+    if arguments[0] in ("play", "fit"):  # tests/test_play.py and tests/test_fit_command.py run them
         cli._parser().parse_args(arguments)
         return
     if arguments[0] == "calibrate":
