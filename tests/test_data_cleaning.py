@@ -264,3 +264,63 @@ def test_random_rows_make_events_that_are_consistent_or_are_refused():
         }
         events = ks.read_orders(columns, unit="ms", trades=trades if seed % 3 else None, check=False, **how)
         assert len(replay(events)) == len(events) == events.report.events
+
+
+def feed(table, rng):
+    """Return a tape's rows as an exchange would send them, and its trades: every order has rows, sizes are what is left.
+
+    Rejects are among them, and in the end what rests is deleted.
+    """
+    rows, trades, left, sides, prices = [], [], {}, {}, {}
+    fresh = 10**6
+    for row in table.itertuples():
+        # Cancellations come at instants of their own: of one instant's rows nobody can tell which traded.
+        time = 1 + 2 * (row.event - table.event.iloc[0]) + (row.type != "cancel" or row.reason == "expired")
+        opening = row.agent_class == "resting" and row.type == "submit"
+        time, order = 0 if opening else time, row.order_id
+        if row.type == "submit":
+            left[order], sides[order] = row.quantity, row.side
+            prices[order] = row.price if not row.marketable else 10**4 * (row.side == "buy") - 5000
+            rows.append((time, order, "created", row.side, prices[order], row.quantity))
+        else:
+            for one in (order, row.counterparty_id)[: 1 + (row.type == "trade")][::-1]:
+                left[one] -= row.quantity
+                word = "changed" if left[one] else "deleted"
+                # A cancelled order's last row has what was left of it, a filled one's has 0.
+                size = row.quantity if word == "deleted" and row.type == "cancel" else left[one]
+                if row.type == "cancel" and row.reason == "expired":
+                    word, size = "deleted", left[one] + row.quantity
+                rows.append((time, one, word, sides[one], row.price, size))
+        if row.type == "trade":
+            buys = row.side == "sell"  # of the order that rested
+            trades.append(
+                (time, row.quantity, *(row.counterparty_id, order)[:: 1 if buys else -1], "buy" if buys else "sell")
+            )
+        elif not opening and rng.random() < 0.3:
+            fresh += 1
+            side = rng.choice(["buy", "sell"])
+            if not any(size > 0 and sides[one] != side for one, size in left.items()):
+                continue  # there is nobody to cross
+            price = 4000 if side == "buy" else -4000
+            rows += [(time, fresh, "created", side, price, 3), (time, fresh, "deleted", side, price, 3)]
+    end = rows[-1][0] + 1
+    rows += [(end, one, "deleted", sides[one], prices[one], size) for one, size in left.items() if size > 0]
+    names = ("time", "order", "kind", "side", "price", "size"), ("time", "size", "buyer", "seller", "side")
+    return [
+        dict(zip(name, zip(*part, strict=True), strict=True)) for name, part in zip(names, (rows, trades), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])  # of which no order at any price finds an empty side
+def test_a_market_is_read_from_the_feed_that_an_exchange_would_send(seed):
+    sim = ks.Simulator(ks.MarketConfig.preset("continuous"), 1, engine="cpu", seed=seed)
+    sim.run(20)
+    tape = sim.tape(0, 100)
+    orders, trades = feed(tape.to_pandas(), np.random.default_rng(seed))
+    found = ks.read_orders(orders, unit="ms", sizes="remaining", trades=trades, tick=1, lot=1)
+    wanted = tape.events()
+    for name in ("order", "kind", "side", "price", "size", "opening"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), name)
+    report = found.report
+    assert report.rejects > 100 and report.takers > 100 and report.closing > 10 and report.crossed == 0
+    assert report.executions == report.at_touch == len(trades["time"]) and report.ignored == report.stale == 0

@@ -15,7 +15,7 @@ from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, O
 from kineticsim_env.data.report import CleaningReport
 
 REJECTED_WITHIN = 10**6  # ns
-_CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
+_CLOCKS = 10**9  # ns, by which a trade's time may be later than that of the row that shows it
 SNAPSHOT, UNKNOWN = 1, 2  # how an order that rested as a session began is known: as it says, or by later rows
 _DELETED, _TRADES, _NOTHING = 1, 2, 3  # an order's next row: within 1 ms it is deleted, or gets smaller; there is none
 
@@ -114,8 +114,12 @@ class _Pass:
         self._fills: dict[int, deque[list[int]]] = {}
         self._takes: Counter[int] = Counter()  # lots that an order trades as it comes
         if fills is not None:
+            of = np.isin(rows.order, fills.resting)
+            shown = set(zip(rows.order[of].tolist(), rows.time[of].tolist(), strict=True))
             for when, order, size in zip(fills.time.tolist(), fills.resting.tolist(), fills.size.tolist(), strict=True):
-                self._fills.setdefault(order, deque()).append([when, size])
+                # Its row has its time; if there is none such, clocks differ.
+                first = when if (order, when) in shown else when - _CLOCKS
+                self._fills.setdefault(order, deque()).append([first, size])
             if fills.taker is not None:
                 for order, size in zip(fills.taker.tolist(), fills.size.tolist(), strict=True):
                     self._takes[order] += size
@@ -292,7 +296,7 @@ class _Pass:
     def _trade(self, time: int, order: int, most: int) -> int:
         """Execute what trades say of an order, up to so many lots; return how many these are."""
         pending, total = self._fills.get(order), 0
-        while pending and total < most and pending[0][0] <= time + _CLOCKS:
+        while pending and total < most and pending[0][0] <= time:
             size = min(pending[0][1], most - total)
             self._went(time, order, EXECUTE, size)
             total += size
