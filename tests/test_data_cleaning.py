@@ -120,6 +120,27 @@ def test_trades_of_a_table_of_their_own(by):
     assert events.report.executions == events.report.at_touch == 2 and events.report.market_orders == 1
 
 
+def test_an_order_that_crosses_a_stale_one_and_is_filled_at_once_is_no_reject():
+    events = read(
+        (5, 10, "add", "bid", 101, 1),
+        (5, 10, "delete", "bid", 101, 0),
+        (9, 1, "delete", "bid", 99, 5),
+        sizes="remaining",
+        trades={"time": [5], "size": [1], "resting": [10]},
+    )
+    assert shown(events, 3) == [(5, 10, ADD, 101, 1), (5, 10, EXECUTE, 101, 1), (9, 1, DELETE, 99, 5)]
+    assert (events.report.stale, events.report.rejects) == (1, 0)
+
+
+def test_trades_whose_clock_is_late():
+    rows = [(5, 3, "changed", "ask", 101, 2), (9, 9, "add", "bid", 90, 1)]
+    for late, kind in ((0, EXECUTE), (300, EXECUTE), (2000, REDUCE)):
+        trades = {"time": [5 + late], "size": [3], "resting": [3]}
+        events = read(*rows, sizes="remaining", trades=trades)
+        assert shown(events)[0] == (5, 3, kind, 101, 3)
+        assert events.report.notes == (() if kind == EXECUTE else ("1 trades that no row shows",))
+
+
 def test_a_taker_of_which_nothing_is_left_never_rests():
     for rows in (
         [(5, 10, "delete", "bid", 101, 0)],
@@ -201,6 +222,19 @@ def test_what_rests_is_known_by_rows_outside_sessions():
     assert events.opening.tolist() == [True] * 4 + [False] + [True] * 5 + [False]
 
 
+def test_stale_orders_outside_sessions_and_over_gaps():
+    crossing = [(10, 10, "add", "bid", 101, 1), (20, 10, "delete", "bid", 101, 1)]
+    later = [(5000, 1, "reduce", "bid", 99, 1), (5001, 2, "reduce", "bid", 98, 1), (5002, 4, "reduce", "ask", 102, 1)]
+    wanted = [(5000, 1, ADD, 99, 5), (5000, 2, ADD, 98, 5), (5000, 4, ADD, 102, 5)]
+    wanted += [(5000, 1, REDUCE, 99, 1), (5001, 2, REDUCE, 98, 1), (5002, 4, REDUCE, 102, 1)]
+    outside = read(*crossing, *later, sessions=[[5000, 6000]])
+    assert outside.report.stale == 1 and shown(outside, 0) == wanted
+    moved = [(5010, *row[1:]) for row in crossing[:1]] + [(5020, *row[1:]) for row in crossing[1:]]
+    over = read((5, 3, "reduce", "ask", 101, 1), *later, *moved, gap=1)  # after the gap no row is of it
+    assert over.report.stale == 1 and shown(over, 5)[:6] == wanted
+    assert shown(over, 11) == [(5010, 10, ADD, 101, 1), (5020, 10, DELETE, 101, 1)]
+
+
 def test_two_orders_of_both_sides_after_a_gap_are_no_snapshot():
     more = [(0, 20 + i, "add", "bid", 90, 1) for i in range(9)]
     events = read(*more, (5000, 40, "add", "bid", 98, 1), (5000, 41, "add", "ask", 103, 1), gap=1)
@@ -267,7 +301,7 @@ def test_random_rows_make_events_that_are_consistent_or_are_refused():
 
 
 def feed(table, rng):
-    """Return a tape's rows as an exchange would send them, and its trades: every order has rows, sizes are what is left.
+    """Return a tape's rows as an exchange would send them, all orders' and by what is left of them, and its trades.
 
     Rejects are among them, and in the end what rests is deleted.
     """
