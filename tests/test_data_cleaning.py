@@ -120,6 +120,27 @@ def test_trades_of_a_table_of_their_own(by):
     assert events.report.executions == events.report.at_touch == 2 and events.report.market_orders == 1
 
 
+def test_an_order_that_crosses_a_stale_one_and_is_filled_at_once_is_no_reject():
+    events = read(
+        (5, 10, "add", "bid", 101, 1),
+        (5, 10, "delete", "bid", 101, 0),
+        (9, 1, "delete", "bid", 99, 5),
+        sizes="remaining",
+        trades={"time": [5], "size": [1], "resting": [10]},
+    )
+    assert shown(events, 3) == [(5, 10, ADD, 101, 1), (5, 10, EXECUTE, 101, 1), (9, 1, DELETE, 99, 5)]
+    assert (events.report.stale, events.report.rejects) == (1, 0)
+
+
+def test_trades_whose_clock_is_late():
+    rows = [(5, 3, "changed", "ask", 101, 2), (9, 9, "add", "bid", 90, 1)]
+    for late, kind in ((0, EXECUTE), (300, EXECUTE), (2000, REDUCE)):
+        trades = {"time": [5 + late], "size": [3], "resting": [3]}
+        events = read(*rows, sizes="remaining", trades=trades)
+        assert shown(events)[0] == (5, 3, kind, 101, 3)
+        assert events.report.notes == (() if kind == EXECUTE else ("1 trades that no row shows",))
+
+
 def test_a_taker_of_which_nothing_is_left_never_rests():
     for rows in (
         [(5, 10, "delete", "bid", 101, 0)],
@@ -201,6 +222,19 @@ def test_what_rests_is_known_by_rows_outside_sessions():
     assert events.opening.tolist() == [True] * 4 + [False] + [True] * 5 + [False]
 
 
+def test_stale_orders_outside_sessions_and_over_gaps():
+    crossing = [(10, 10, "add", "bid", 101, 1), (20, 10, "delete", "bid", 101, 1)]
+    later = [(5000, 1, "reduce", "bid", 99, 1), (5001, 2, "reduce", "bid", 98, 1), (5002, 4, "reduce", "ask", 102, 1)]
+    wanted = [(5000, 1, ADD, 99, 5), (5000, 2, ADD, 98, 5), (5000, 4, ADD, 102, 5)]
+    wanted += [(5000, 1, REDUCE, 99, 1), (5001, 2, REDUCE, 98, 1), (5002, 4, REDUCE, 102, 1)]
+    outside = read(*crossing, *later, sessions=[[5000, 6000]])
+    assert outside.report.stale == 1 and shown(outside, 0) == wanted
+    moved = [(5010, *row[1:]) for row in crossing[:1]] + [(5020, *row[1:]) for row in crossing[1:]]
+    over = read((5, 3, "reduce", "ask", 101, 1), *later, *moved, gap=1)  # after the gap no row is of it
+    assert over.report.stale == 1 and shown(over, 5)[:6] == wanted
+    assert shown(over, 11) == [(5010, 10, ADD, 101, 1), (5020, 10, DELETE, 101, 1)]
+
+
 def test_two_orders_of_both_sides_after_a_gap_are_no_snapshot():
     more = [(0, 20 + i, "add", "bid", 90, 1) for i in range(9)]
     events = read(*more, (5000, 40, "add", "bid", 98, 1), (5000, 41, "add", "ask", 103, 1), gap=1)
@@ -264,3 +298,63 @@ def test_random_rows_make_events_that_are_consistent_or_are_refused():
         }
         events = ks.read_orders(columns, unit="ms", trades=trades if seed % 3 else None, check=False, **how)
         assert len(replay(events)) == len(events) == events.report.events
+
+
+def feed(table, rng):
+    """Return a tape's rows as an exchange would send them, all orders' and by what is left of them, and its trades.
+
+    Rejects are among them, and in the end what rests is deleted.
+    """
+    rows, trades, left, sides, prices = [], [], {}, {}, {}
+    fresh = 10**6
+    for row in table.itertuples():
+        # Cancellations come at instants of their own: of one instant's rows nobody can tell which traded.
+        time = 1 + 2 * (row.event - table.event.iloc[0]) + (row.type != "cancel" or row.reason == "expired")
+        opening = row.agent_class == "resting" and row.type == "submit"
+        time, order = 0 if opening else time, row.order_id
+        if row.type == "submit":
+            left[order], sides[order] = row.quantity, row.side
+            prices[order] = row.price if not row.marketable else 10**4 * (row.side == "buy") - 5000
+            rows.append((time, order, "created", row.side, prices[order], row.quantity))
+        else:
+            for one in (order, row.counterparty_id)[: 1 + (row.type == "trade")][::-1]:
+                left[one] -= row.quantity
+                word = "changed" if left[one] else "deleted"
+                # A cancelled order's last row has what was left of it, a filled one's has 0.
+                size = row.quantity if word == "deleted" and row.type == "cancel" else left[one]
+                if row.type == "cancel" and row.reason == "expired":
+                    word, size = "deleted", left[one] + row.quantity
+                rows.append((time, one, word, sides[one], row.price, size))
+        if row.type == "trade":
+            buys = row.side == "sell"  # of the order that rested
+            trades.append(
+                (time, row.quantity, *(row.counterparty_id, order)[:: 1 if buys else -1], "buy" if buys else "sell")
+            )
+        elif not opening and rng.random() < 0.3:
+            fresh += 1
+            side = rng.choice(["buy", "sell"])
+            if not any(size > 0 and sides[one] != side for one, size in left.items()):
+                continue  # there is nobody to cross
+            price = 4000 if side == "buy" else -4000
+            rows += [(time, fresh, "created", side, price, 3), (time, fresh, "deleted", side, price, 3)]
+    end = rows[-1][0] + 1
+    rows += [(end, one, "deleted", sides[one], prices[one], size) for one, size in left.items() if size > 0]
+    names = ("time", "order", "kind", "side", "price", "size"), ("time", "size", "buyer", "seller", "side")
+    return [
+        dict(zip(name, zip(*part, strict=True), strict=True)) for name, part in zip(names, (rows, trades), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])  # of which no order at any price finds an empty side
+def test_a_market_is_read_from_the_feed_that_an_exchange_would_send(seed):
+    sim = ks.Simulator(ks.MarketConfig.preset("continuous"), 1, engine="cpu", seed=seed)
+    sim.run(20)
+    tape = sim.tape(0, 100)
+    orders, trades = feed(tape.to_pandas(), np.random.default_rng(seed))
+    found = ks.read_orders(orders, unit="ms", sizes="remaining", trades=trades, tick=1, lot=1)
+    wanted = tape.events()
+    for name in ("order", "kind", "side", "price", "size", "opening"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), name)
+    report = found.report
+    assert report.rejects > 100 and report.takers > 100 and report.closing > 10 and report.crossed == 0
+    assert report.executions == report.at_touch == len(trades["time"]) and report.ignored == report.stale == 0

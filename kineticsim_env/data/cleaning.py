@@ -15,7 +15,7 @@ from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, O
 from kineticsim_env.data.report import CleaningReport
 
 REJECTED_WITHIN = 10**6  # ns
-_CLOCKS = 10**9  # ns: a trade's time may be so much later than that of the row that shows it
+_CLOCKS = 10**9  # ns, by which a trade's time may be later than that of the row that shows it
 SNAPSHOT, UNKNOWN = 1, 2  # how an order that rested as a session began is known: as it says, or by later rows
 _DELETED, _TRADES, _NOTHING = 1, 2, 3  # an order's next row: within 1 ms it is deleted, or gets smaller; there is none
 
@@ -80,6 +80,8 @@ def clean(
     pass_ = _Pass(rows, fills, touch)
     columns: Any = pass_.over(spans, closing)
     events = OrderEvents(**columns, sessions=spans, tick=float(tick), lot=float(lot))
+    if unmatched := sum(map(len, pass_.fills.values())):
+        notes += (f"{unmatched:,} trades that no row shows",)
     report = _report(events, read, pass_.counts, notes)
     if check and report.failures:
         raise ValueError(f"{'; '.join(report.failures)}; check=False takes it. The report:\n{report}")
@@ -111,11 +113,15 @@ class _Pass:
     def __init__(self, rows: Rows, fills: Fills | None, touch: np.ndarray | None) -> None:
         self.counts: Counter[str] = Counter()
         self._rows, self._touch = rows, touch
-        self._fills: dict[int, deque[list[int]]] = {}
+        self.fills: dict[int, deque[list[int]]] = {}  # by the order that rests: from when on, lots; those to come
         self._takes: Counter[int] = Counter()  # lots that an order trades as it comes
         if fills is not None:
+            of = np.isin(rows.order, fills.resting)
+            shown = set(zip(rows.order[of].tolist(), rows.time[of].tolist(), strict=True))
             for when, order, size in zip(fills.time.tolist(), fills.resting.tolist(), fills.size.tolist(), strict=True):
-                self._fills.setdefault(order, deque()).append([when, size])
+                # Its row has its time; if there is none such, clocks differ.
+                first = when if (order, when) in shown else when - _CLOCKS
+                self.fills.setdefault(order, deque()).append([first, size])
             if fills.taker is not None:
                 for order, size in zip(fills.taker.tolist(), fills.size.tolist(), strict=True):
                     self._takes[order] += size
@@ -202,7 +208,6 @@ class _Pass:
     def _gone(self, order: int) -> None:
         side, price, *_ = self._live.pop(order)
         del self._levels[side, price][order]
-        self._idle.discard(order)
 
     def _best(self, side: int) -> int | None:
         heap = self._heaps[side]
@@ -232,7 +237,7 @@ class _Pass:
                 return
             best = self._best(-side)
             if best is not None and side * (price - best) >= 0:
-                if after in (_DELETED, _TRADES) and order not in self._fills:
+                if after in (_DELETED, _TRADES) and order not in self.fills:
                     self.counts["rejects" if after == _DELETED else "takers"] += 1
                     self._coming[order] = [side, price, size, None]
                     return
@@ -291,8 +296,8 @@ class _Pass:
 
     def _trade(self, time: int, order: int, most: int) -> int:
         """Execute what trades say of an order, up to so many lots; return how many these are."""
-        pending, total = self._fills.get(order), 0
-        while pending and total < most and pending[0][0] <= time + _CLOCKS:
+        pending, total = self.fills.get(order), 0
+        while pending and total < most and pending[0][0] <= time:
             size = min(pending[0][1], most - total)
             self._went(time, order, EXECUTE, size)
             total += size
