@@ -1,43 +1,22 @@
 """Half an hour of Bitstamp's BTC/USD, as the package ob-analytics ships it, read by arguments alone."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import kineticsim_env as ks
 from kineticsim_env.data.books import follow_orders, in_lots, replay
 from kineticsim_env.data.events import ADD, EXECUTE
 from kineticsim_env.data.intervals import series_of
 from kineticsim_env.statistics import measure_series
+from scripts.bitstamp_sample import folder, sample
 
 pytest.importorskip("pandas")
-_FOUND = importlib.util.find_spec("ob_analytics")  # its files alone are read: it is not imported
-if _FOUND is None:
+if folder() is None:
     pytest.skip("ob-analytics is not installed", allow_module_level=True)
-FOLDER = Path(_FOUND.origin).parent / "_sample_data"
 
 
 @pytest.fixture(scope="module")
 def events():
-    return ks.read_orders(
-        FOLDER / "orders.csv.gz",
-        time="exchange_timestamp",
-        order="id",
-        kind="action",
-        side="direction",
-        size="volume",
-        unit="ms",
-        sizes="remaining",
-        trades=FOLDER / "trades.csv",
-        trade_columns={
-            "time": "exchange_timestamp",
-            "size": "amount",
-            "buyer": "buy_order_id",
-            "seller": "sell_order_id",
-        },
-    )
+    return sample()
 
 
 def test_the_report(events):
