@@ -14,7 +14,14 @@ from kineticsim_env.data.books import between
 from kineticsim_env.data.events import ADD, DELETE, EXECUTE, OrderEvents
 from kineticsim_env.flow import fitting
 from kineticsim_env.flow.fitting import lot_of, size_classes
-from kineticsim_env.flow.moments import MOMENTS, event_rate, fano_factor, mid_variance, trade_sign_correlation
+from kineticsim_env.flow.moments import (
+    MOMENTS,
+    event_rate,
+    fano_factor,
+    mid_drift,
+    mid_variance,
+    trade_sign_correlation,
+)
 from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import simulate
 from kineticsim_env.flow.table import BANDS, SHARE, UNIT
@@ -206,6 +213,7 @@ def test_moments_by_hand():
     assert event_rate(events) == 6 / 4
     assert fano_factor(events) == pytest.approx(np.var([2, 0, 4, 0]) / 1.5)
     assert trade_sign_correlation(events) == pytest.approx((1 - 1) / 2)
+    assert mid_drift(events) == (11 - 10.5) / 4
     assert mid_variance(events, 1) == pytest.approx(np.var([0.5, -0.5, 0.5, 0]))
     assert np.isnan(mid_variance(events, 4)) and set(MOMENTS) >= {"events per second"}
 

@@ -15,15 +15,28 @@ def mid_variance(events: OrderEvents, seconds: float) -> float:
 
     Where a side is empty the mid is the last one that there was.
     """
-    books = replay(events, 1)
-    latest = np.maximum.accumulate(np.where(books.both, np.arange(len(events)), 0)) if len(events) else []
-    mid = books.mid2[latest] / 2
-    changes = [np.zeros(0)]
+    mid, changes = _mids(events), [np.zeros(0)]
     for first, last in events.sessions:
         times = np.arange(first, last + 1, int(seconds * _SECOND))
         changes.append(np.diff(mid[np.maximum(np.searchsorted(events.time, times, side="right") - 1, 0)]))
     joined = np.concatenate(changes)
     return float(joined.var() / seconds) if len(joined) > 1 else float("nan")
+
+
+def mid_drift(events: OrderEvents) -> float:
+    """Return how far the mid goes up per second, ticks, from the beginnings of sessions to their ends."""
+    mid, total = _mids(events), 0.0
+    for first, last in events.sessions:
+        ends = np.searchsorted(events.time, (first, last), side="right") - 1
+        total += float(mid[ends[1]] - mid[ends[0]]) if ends[0] >= 0 else 0.0
+    return total / float(np.diff(events.sessions, axis=1).sum() / _SECOND)
+
+
+def _mids(events: OrderEvents) -> np.ndarray:
+    """Return the mid after each event, ticks; where a side is empty, the last one that there was."""
+    books = replay(events, 1)
+    latest = np.maximum.accumulate(np.where(books.both, np.arange(len(events)), 0)) if len(events) else []
+    return books.mid2[latest] / 2
 
 
 def event_rate(events: OrderEvents) -> float:
@@ -55,6 +68,7 @@ MOMENTS = {
     "events per second": event_rate,
     "Fano factor of counts, 1 s": fano_factor,
     "sign correlation of trades": trade_sign_correlation,
+    "mid drift per second": mid_drift,
     **{
         f"mid variance, {seconds} s": lambda events, seconds=seconds: mid_variance(events, seconds)
         for seconds in (1, 10, 60)
