@@ -38,11 +38,13 @@ def test_a_table_and_a_comparison(orders, capsys):
     assert "executions at the touch" in said and "mean of the 19" in said and "table: flow.json" in said
     flow = ks.OrderFlow.load("flow.json")
     half = flow.about["events"]
-    assert main([*orders, "--output", "all.json", "--held-out", "0", "--symmetric", "--lot", "2"]) == 0
+    assert main([*orders, "--output", "all.json", "--held-out", "0", "--lot", "2"]) == 0
     assert "mean of the 19" not in capsys.readouterr().out
     whole = ks.OrderFlow.load("all.json")
     assert whole.about["events"] > 1.5 * half and whole.lot == 2
     np.testing.assert_array_equal(whole.limit[0], whole.limit[1])
+    assert main([*orders, "--output", "apart.json", "--held-out", "0", "--sides-apart"]) == 0
+    assert (ks.OrderFlow.load("apart.json").limit[0] != whole.limit[1]).any()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--unit", choices=("ns", "us", "ms", "s"), help="of times that are numbers")
     parser.add_argument("--sizes", choices=("change", "remaining"), default="change", help="what a size is of")
     parser.add_argument("--lot", type=float, help="the size of a lot (default: a fifth of the median order)")
-    parser.add_argument("--symmetric", action="store_true", help="fit both sides alike")
+    parser.add_argument("--sides-apart", action="store_true", help="fit bids and asks apart: the price drifts then")
     parser.add_argument("--held-out", type=_share, default=0.5, help="share of the time at the end (default: 0.5)")
     parser.add_argument("--markets", type=whole(1, 1000), default=4, help="that are compared (default: 4)")
     parser.add_argument("--seed", type=whole(-(2**63), 2**63 - 1), default=0, help="of the first market (default: 0)")
@@ -69,7 +69,7 @@ def command(options: argparse.Namespace) -> int:
     first, last = int(events.sessions[0, 0]), int(events.sessions[-1, 1])
     cut = last + 1 - int((last + 1 - first) * options.held_out)
     fitted = between(events, first, cut)
-    flow = OrderFlow.fit(fitted, lot=options.lot, symmetric=options.symmetric)
+    flow = OrderFlow.fit(fitted, lot=options.lot, symmetric=not options.sides_apart)
     print(f"fitted to {flow.about}, in lots of {flow.lot:g}")
     if options.held_out:
         held_out = between(events, cut, last + 1)

@@ -29,7 +29,7 @@ class OrderFlow(FlowTable):
 
     @classmethod
     def fit(
-        cls, events: OrderEvents, *, lot: float | None = None, symmetric: bool = False, progress: bool | None = None
+        cls, events: OrderEvents, *, lot: float | None = None, symmetric: bool = True, progress: bool | None = None
     ) -> Self:
         """Fit a table to order events.
 
@@ -40,7 +40,8 @@ class OrderFlow(FlowTable):
             events: Cleaned order events, as `read_orders` returns them, of any number of sessions.
             lot: Their size of a lot in the table; None takes the largest power of ten of what the data have that is a
                 fifth of the median limit order at most.
-            symmetric: Whether both sides have the same rates and sizes, those of both together.
+            symmetric: Whether both sides have the same rates and sizes, those of both together. Else they are fitted
+                apart, and where they differ the price of markets drifts.
             progress: Whether to show a bar; None: where it takes long.
 
         Returns:

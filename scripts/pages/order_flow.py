@@ -34,7 +34,7 @@ PAGE, FILE = ROOT / "docs" / "order_flow.md", ROOT / "docs" / "benchmarks" / "or
 SHIPPED = ROOT / "kineticsim_env" / "flow" / "btcusd.json"
 PRESETS = ("continuous", "news", "realistic")
 FLOOR, FITTED = "the first half itself", "fitted to the first half"
-ALIKE = "fitted with both sides alike"
+APART = "fitted with bids and asks apart"
 SHOWN = ("spread", "imbalance", "log_inter_arrival_time", "log_time_to_cancel", "bid_volume_touch", "ask_volume_touch",
          "bid_volume", "ask_volume", "log_limit_size")  # fmt: skip
 
@@ -128,8 +128,8 @@ def measure(markets: int) -> dict[str, Any]:
     count = int((~real.opening).sum())
     floor = in_lots(fitted, flow.lot)
     found = {FLOOR: entry([order_book_scores(real, floor, resamples=0)], [floor]), "data": entry([], [real])}
-    alike = ks.OrderFlow.fit(fitted, symmetric=True, progress=False)
-    models = {FITTED: flow, ALIKE: alike} | {f"the same {name}": one for name, one in nulls(flow).items()}
+    apart = ks.OrderFlow.fit(fitted, symmetric=False, progress=False)
+    models = {FITTED: flow, APART: apart} | {f"the same {name}": one for name, one in nulls(flow).items()}
     for name, model in models.items():
         played = [cut_times(model.simulate(count, seed, progress=False), step) for seed in range(markets)]
         found[name] = entry([order_book_scores(real, one, resamples=0) for one in played], played)
@@ -207,7 +207,7 @@ def _pair(values: Sequence[float]) -> str:
 def moments(record: Mapping[str, Any]) -> str:
     """Return the table of what single events do not show."""
     found = record["found"]
-    columns = {"second half": "data", "first half": FLOOR, "fitted": FITTED, "sides alike": ALIKE,
+    columns = {"second half": "data", "first half": FLOOR, "fitted": FITTED, "sides apart": APART,
                "without jumps": "the same without jumps", "`realistic`": "preset `realistic`"}  # fmt: skip
     rows = [[name, *(_span(found[key]["moments"][name]) for key in columns.values())] for name in MOMENTS]
     return table(("", *columns), rows, (False, *[True] * len(columns)))
