@@ -220,6 +220,25 @@ def test_moments_by_hand():
     assert np.isnan(mid_variance(events, 4)) and set(MOMENTS) >= {"events per second"}
 
 
+def test_the_mid_varies_from_a_sessions_first_book_on():
+    """Sessions of which nothing is seen at first, and a night between them: the mid moves by 0, 0.5, 0, 0 in each."""
+    rows = [(0.5, 1, ADD, 1, 10, 5), (0.5, 2, ADD, -1, 11, 5), (2.5, 3, ADD, -1, 12, 9), (2.6, 2, DELETE, -1, 11, 5)]
+    one = made(rows)
+    one = dataclasses.replace(one, opening=np.zeros(4, bool), sessions=np.array([[0, 5 * SECOND]]))
+    night = 10**13
+    both = dataclasses.replace(
+        one,
+        **{name: np.tile(getattr(one, name), 2) for name in ("order", "kind", "side", "size", "opening")},
+        time=np.r_[one.time, one.time + night],
+        price=np.r_[one.price, one.price + 500],
+        sessions=np.r_[one.sessions, one.sessions + night],
+    )
+    assert mid_variance(one, 1) == pytest.approx(np.var([0, 0.5, 0, 0]))
+    assert mid_variance(both, 1) == pytest.approx(np.var([0, 0.5, 0, 0]))
+    assert mid_drift(one) == mid_drift(both) == 0.5 / 5
+    assert np.isnan(mid_variance(dataclasses.replace(one, side=np.ones(4, np.int8)), 1))
+
+
 def test_lots_are_a_fifth_of_the_median_order():
     sizes = [60, 70, 80]
     events = made([(0, 9, ADD, 1, 1, 1), (0, 8, ADD, -1, 3, 1), *((1, i, ADD, 1, 1, x) for i, x in enumerate(sizes))])
