@@ -14,6 +14,8 @@ from kineticsim_env.data.books import between
 from kineticsim_env.data.events import ADD, DELETE, EXECUTE, OrderEvents
 from kineticsim_env.flow import fitting
 from kineticsim_env.flow.fitting import lot_of, size_classes
+from kineticsim_env.flow.jumps import find
+from kineticsim_env.flow.lives import look
 from kineticsim_env.flow.moments import (
     MOMENTS,
     event_rate,
@@ -218,6 +220,25 @@ def test_moments_by_hand():
     assert np.isnan(mid_variance(events, 4)) and set(MOMENTS) >= {"events per second"}
 
 
+def test_the_mid_varies_from_a_sessions_first_book_on():
+    """Sessions of which nothing is seen at first, and a night between them: the mid moves by 0, 0.5, 0, 0 in each."""
+    rows = [(0.5, 1, ADD, 1, 10, 5), (0.5, 2, ADD, -1, 11, 5), (2.5, 3, ADD, -1, 12, 9), (2.6, 2, DELETE, -1, 11, 5)]
+    one = made(rows)
+    one = dataclasses.replace(one, opening=np.zeros(4, bool), sessions=np.array([[0, 5 * SECOND]]))
+    night = 10**13
+    both = dataclasses.replace(
+        one,
+        **{name: np.tile(getattr(one, name), 2) for name in ("order", "kind", "side", "size", "opening")},
+        time=np.r_[one.time, one.time + night],
+        price=np.r_[one.price, one.price + 500],
+        sessions=np.r_[one.sessions, one.sessions + night],
+    )
+    assert mid_variance(one, 1) == pytest.approx(np.var([0, 0.5, 0, 0]))
+    assert mid_variance(both, 1) == pytest.approx(np.var([0, 0.5, 0, 0]))
+    assert mid_drift(one) == mid_drift(both) == 0.5 / 5
+    assert np.isnan(mid_variance(dataclasses.replace(one, side=np.ones(4, np.int8)), 1))
+
+
 def test_lots_are_a_fifth_of_the_median_order():
     sizes = [60, 70, 80]
     events = made([(0, 9, ADD, 1, 1, 1), (0, 8, ADD, -1, 3, 1), *((1, i, ADD, 1, 1, x) for i, x in enumerate(sizes))])
@@ -235,3 +256,57 @@ def test_validation_tells_a_flow_from_another():
     assert near.distances.shape == (2, 2) and near.real["events per second"] == pytest.approx(event_rate(some))
     assert "mid variance, 10 s" in str(near)
     assert (some.kind == DELETE).any()
+
+
+def day(begin: int, mid: int, gone: int, opening: bool = True) -> list[tuple[int, ...]]:
+    """Return a session's rows: five bids, five asks at `mid` and up, then the best `gone` asks leave, and come back."""
+    rows = [(begin, begin + i, ADD, 1, mid - 1 - i, 5, opening) for i in range(5)]
+    rows += [(begin, begin + 10 + i, ADD, -1, mid + i, 5, opening) for i in range(5)]
+    rows += [(begin + (1 + i) * SECOND, begin + 10 + i, DELETE, -1, mid + i, 5, False) for i in range(gone)]
+    return rows + [(begin + 8 * SECOND, begin + 20 + i, ADD, -1, mid + i, 5, False) for i in range(gone, 5)]
+
+
+def jumps_of(*days: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return sizes of jumps, and prices of what fled from them."""
+    time, order, kind, side, price, size, opening = (np.array(x) for x in zip(*sum(days, []), strict=True))
+    sessions = np.array([[rows[0][0], rows[0][0] + 9 * SECOND] for rows in days])
+    kind, side, opening = kind.astype(np.int8), side.astype(np.int8), opening.astype(bool)
+    seen = look(OrderEvents(time, order, kind, side, price, size, opening, sessions))
+    found = find(seen)[1]
+    return found.size, price[found.fled]
+
+
+def test_jumps_by_hand():
+    """Four asks leave, so the ask goes up by four ticks and the mid by two; those below the mid's way fled."""
+    size, fled = jumps_of(day(0, 100, 4))
+    assert size.tolist() == [2] and fled.tolist() == [100, 101]
+    assert jumps_of(day(0, 100, 0))[0].tolist() == []
+
+
+@pytest.mark.parametrize("overnight", [-500, 0, 500])
+def test_a_night_is_no_jump(overnight):
+    """Books of ten orders: the events between two days' jumps are few, and a night among them."""
+    size, fled = jumps_of(day(0, 100, 4), day(10**15, 100 + overnight, 4))
+    assert size.tolist() == [2, 2] and fled.tolist() == [100, 101, 100 + overnight, 101 + overnight]
+
+
+def test_an_empty_side_is_no_jump():
+    """All asks leave: until one is back the mid is the last that there was. A session may begin without a book."""
+    back = [(9 * SECOND, 30, ADD, -1, 104, 5, False)]
+    assert jumps_of(day(0, 100, 5) + back)[0].tolist() == [2]
+    assert jumps_of(day(0, 100, 4, opening=False))[0].tolist() == [2]
+    assert jumps_of(day(0, 100, 4, opening=False), day(10**15, 900, 4, opening=False))[0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("symmetric", [1, "no", None])
+def test_symmetric_is_true_or_false(symmetric):
+    """Not 1, which would choose orders by their number."""
+    with pytest.raises(TypeError, match="symmetric: expected True or False"):
+        ks.OrderFlow.fit(truth()[1], symmetric=symmetric)
+
+
+def test_events_of_one_time_have_no_clock():
+    _, events, _ = truth()
+    frozen = dataclasses.replace(events, time=np.zeros_like(events.time), sessions=np.zeros((1, 2), np.int64))
+    with pytest.raises(ValueError, match="times that differ"):
+        ks.OrderFlow.fit(frozen, lot=1.0)

@@ -15,7 +15,7 @@ from kineticsim_env.flow.jumps import Jumps, MarketOrders, find, market_orders
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
 from kineticsim_env.flow.moments import mid_variance
 from kineticsim_env.flow.table import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
-from kineticsim_env.runtime.values import check_instance
+from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
 
 JUMP_EVENTS = 96
 _SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
@@ -27,13 +27,17 @@ _FEWEST = 1000
 def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> FlowTable:
     """Fit a table; arguments and errors are those of `OrderFlow.fit`."""
     check_instance("events", events, OrderEvents)
+    symmetric, progress = check_flag("symmetric", symmetric), check_progress(progress)
     lots = in_lots(events, lot_of(events) if lot is None else lot)
     seen = look(lots)
     orders, jumps = find(seen)
     _check(seen, orders)
     _warn(seen, jumps)
     lives = fit_lives(seen, jumps.fled, len(orders.size), symmetric)
-    gap, follow = fit_clock(*_gaps(seen, orders))
+    gaps, before = _gaps(seen, orders)
+    if not gaps.any():
+        raise ValueError("events: expected times that differ within a session, got one time for all events of each")
+    gap, follow = fit_clock(gaps, before)
     counted = int(seen.near.sum())
     cumulated = whole(np.cumsum(follow, axis=2), SHARE)
     cumulated[..., -1] = SHARE

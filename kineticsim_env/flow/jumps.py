@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kineticsim_env.data.books import NO_PRICE
 from kineticsim_env.data.events import DELETE, EXECUTE
 from kineticsim_env.flow.lives import Seen
 
@@ -63,12 +64,14 @@ def market_orders(seen: Seen) -> MarketOrders:
 
 
 def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:
-    """Find where the mid moves: changes with less than 100 quiet events between them are one jump."""
-    before, after = seen.best.sum(1), seen.after.sum(1)
-    changes = np.flatnonzero((before != after) & ~seen.events.opening)
-    parts = np.split(changes, np.flatnonzero(np.diff(changes) > _QUIET) + 1) if len(changes) else []
+    """Find where the mid moves: changes with less than 100 quiet events between them, in a session, are one jump."""
+    best, after, session = _prices(seen)
+    moves = after.sum(1) - best.sum(1)
+    changes = np.flatnonzero((moves != 0) & ~seen.events.opening)
+    new = (np.diff(changes) > _QUIET) | (np.diff(session[changes]) != 0)
+    parts = np.split(changes, np.flatnonzero(new) + 1) if len(changes) else []
     first, last = (np.array([part[end] for part in parts], np.int64) for end in (0, -1))
-    size = (after[last] - before[first]) / 2
+    size = (after[last].sum(1) - best[first].sum(1)) / 2
     first, last, size = (x[abs(size) >= 1] for x in (first, last, size))
     counted = np.cumsum(seen.near)
     latest = np.searchsorted(orders.event, first, side="right") - 1
@@ -77,7 +80,7 @@ def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:
     fled, kinds, prices = np.zeros(len(seen.events), bool), seen.events.kind, seen.events.price
     for begin, end, ticks in zip(first.tolist(), last.tolist(), size.tolist(), strict=True):
         side = int(ticks > 0)
-        part, limit = slice(begin, end + 1), seen.best[begin, side] + ticks
+        part, limit = slice(begin, end + 1), best[begin, side] + ticks
         in_the_way = prices[part] < limit if side else prices[part] > limit
         ours = seen.events.side[part] == (-1 if side else 1)
         gone = (kinds[part] == DELETE) | (
@@ -86,3 +89,18 @@ def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:
         fled[part] |= in_the_way & ours & gone
     traded = float((kinds[fled] == EXECUTE).mean()) if fled.any() else 0.0
     return Jumps(first, last, size, with_trade, fled, traded)
+
+
+def _prices(seen: Seen) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return best prices before and after each event, and its session.
+
+    While a side is empty they are those before it was; 0 where the session has had none.
+    """
+    session = np.searchsorted(seen.events.sessions[:, 0], seen.events.time, side="right")
+    here, there = ((abs(prices) < NO_PRICE).all(1) for prices in (seen.best, seen.after))
+    latest = np.maximum.accumulate(np.where(there, np.arange(len(there)), 0))
+    earlier = np.r_[0, latest[:-1]]
+    best = np.where(here[:, None], seen.best, seen.after[earlier])
+    began, ended = (there[event] & (session[event] == session) for event in (earlier, latest))
+    known = ((here | began) & ended)[:, None]
+    return best * known, seen.after[latest] * known, session

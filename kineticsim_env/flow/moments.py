@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from kineticsim_env.data.books import replay
@@ -13,30 +15,35 @@ _SECOND = 10**9
 def mid_variance(events: OrderEvents, seconds: float) -> float:
     """Return the variance of the mid over so many seconds, per second, square ticks; NaN of less than two.
 
-    Where a side is empty the mid is the last one that there was.
+    Where a side is empty the mid is the last one that there was; a session counts from its first one on.
     """
-    mid, changes = _mids(events), [np.zeros(0)]
-    for first, last in events.sessions:
+    changes = [np.zeros(0)]
+    for (first, last), time, mid in _mids(events):
         times = np.arange(first, last + 1, int(seconds * _SECOND))
-        changes.append(np.diff(mid[np.maximum(np.searchsorted(events.time, times, side="right") - 1, 0)]))
+        times = times[times >= time[0]]
+        changes.append(np.diff(mid[np.searchsorted(time, times, side="right") - 1]))
     joined = np.concatenate(changes)
     return float(joined.var() / seconds) if len(joined) > 1 else float("nan")
 
 
 def mid_drift(events: OrderEvents) -> float:
-    """Return how far the mid goes up per second, ticks, from the beginnings of sessions to their ends."""
-    mid, total = _mids(events), 0.0
-    for first, last in events.sessions:
-        ends = np.searchsorted(events.time, (first, last), side="right") - 1
-        total += float(mid[ends[1]] - mid[ends[0]]) if ends[0] >= 0 else 0.0
+    """Return how far the mid goes up per second, ticks, from the first one of each session to the last."""
+    total = 0.0
+    for (first, _), time, mid in _mids(events):
+        begin = np.searchsorted(time, max(first, time[0]), side="right") - 1
+        total += float(mid[-1] - mid[begin])
     return total / float(np.diff(events.sessions, axis=1).sum() / _SECOND)
 
 
-def _mids(events: OrderEvents) -> np.ndarray:
-    """Return the mid after each event, ticks; where a side is empty, the last one that there was."""
+def _mids(events: OrderEvents) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield each session that has a mid: its span, the times of events that both sides have a price after, the mid."""
     books = replay(events, 1)
-    latest = np.maximum.accumulate(np.where(books.both, np.arange(len(events)), 0)) if len(events) else []
-    return books.mid2[latest] / 2
+    there = np.flatnonzero(books.both)
+    time, mid = events.time[there], books.mid2[there] / 2
+    for span in events.sessions:
+        mine = slice(*np.searchsorted(time, (span[0], span[1] + 1)))
+        if len(time[mine]):
+            yield span, time[mine], mid[mine]
 
 
 def event_rate(events: OrderEvents) -> float:

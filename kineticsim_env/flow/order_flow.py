@@ -49,7 +49,7 @@ class OrderFlow(FlowTable):
 
         Raises:
             TypeError, ValueError: Naming what is wrong: no executions, no cancellations, a crossed book, fewer than
-                1,000 events.
+                1,000 events, or times that are all the same.
         """
         found = fitting.fit(events, lot=lot, symmetric=symmetric, progress=progress)
         return cls(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
