@@ -184,6 +184,15 @@ def test_few_events_are_warned_of():
         ks.OrderFlow.fit(between(events, 0, events.time[5000]))
 
 
+def test_orders_that_are_too_far_are_warned_of():
+    """A spread of 250 ticks leaves out half of the bands."""
+    _, events, _ = truth()
+    some = between(events, 0, events.time[5000])
+    wide = dataclasses.replace(some, price=some.price + 250 * (some.side < 0))
+    with pytest.warns(UserWarning, match="limit orders came more than 256 ticks"):
+        ks.OrderFlow.fit(wide, progress=False)
+
+
 def test_classes_of_sizes():
     """Sixteenths, of which the last makes the mean right; weights count."""
     sizes = np.arange(1, 161)

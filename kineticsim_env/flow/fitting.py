@@ -21,7 +21,7 @@ JUMP_EVENTS = 96
 _SPANS = (10, 20, 60)  # seconds over which the mid's variance is the data's
 _ROUNDS, _MARKETS, _EVENTS = 2, 8, 20_000  # that are played for jumps
 _FEW_EVENTS, _FEW_JUMPS = 20_000, 50
-_FEWEST = 1000
+_FEWEST, _MOST_FAR = 1000, 0.2
 
 
 def fit(events: OrderEvents, *, lot: float | None, symmetric: bool, progress: bool | None) -> FlowTable:
@@ -188,5 +188,13 @@ def _warn(seen: Seen, jumps: Jumps) -> None:
         warnings.warn(
             f"OrderFlow.fit: {counted} events and {len(jumps.size)} jumps are few: the flow may be far from the "
             f"day's; take {_FEW_EVENTS} events and {_FEW_JUMPS} jumps at least, better a day",
+            stacklevel=4,
+        )
+    came = int(((seen.events.kind == ADD) & ~seen.events.opening).sum())
+    far = 1 - int(seen.arrived.sum()) / max(came, 1)
+    if far > _MOST_FAR:
+        warnings.warn(
+            f"OrderFlow.fit: {far:.0%} of limit orders came more than {EDGES[-1] - 1} ticks from the other side's best "
+            "price, and are left out: is the tick too small, or the spread that wide?",
             stacklevel=4,
         )
