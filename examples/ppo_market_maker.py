@@ -60,6 +60,7 @@ class Args:
     hidden: int = 64  # width of the two hidden layers of the policy and of the value network
     initial_std: float = 0.4  # standard deviation of the policy's actions at the start
     reward_scale: float = 50.0  # rewards are divided by this, so that values are of the order of one
+    at_end: Literal["truncate", "unwind"] = "truncate"  # cut the episode, or sell what is held, pay that, and end it
     eval_envs: int = 2048  # held-out episodes of the final comparison; a quarter of that now and then in training
     num_evals: int = 10  # evaluations in training
 
@@ -223,7 +224,7 @@ def main(args: Args) -> dict[str, float]:
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.total_steps = args.total_steps or (200_000_000 if on_gpu else 20_000_000)
     torch.manual_seed(args.seed)
-    market: dict[str, Any] = {name: getattr(args, name) for name in ("engine", "reward_scale")}
+    market: dict[str, Any] = {name: getattr(args, name) for name in ("engine", "reward_scale", "at_end")}
     market["config"] = MarketConfig.preset(args.preset, **changes_of(args.set))
     envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", **market)
     makers, notes = scripted_makers(args, envs)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from adapter_helpers import IDS, MAKER, SMALL
 
+import kineticsim_env as ks
 from kineticsim_env.wrappers import NormalizeObservation
 
 minari = pytest.importorskip("minari")
@@ -38,9 +39,11 @@ def play(envs, steps, seed=3, reset_at=()):
             mask = np.array([True] + [False] * (envs.num_envs - 1))
             seen, _ = envs.reset(options={"reset_mask": mask})
             running[0] = {"observations": [seen[0].clone()], "actions": [], "rewards": [], "ends": [], "seed": None}
-        discrete = not envs.single_action_space.shape
-        drawn = generator.integers(0, 15, envs.num_envs) if discrete else generator.uniform(
-            -1, 1, envs.action_space.shape).astype(np.float32)  # fmt: skip
+        space = envs.action_space
+        drawn = generator.uniform(-1, 1, space.shape) if isinstance(space, gym.spaces.Box) else (
+            generator.integers(0, 15, envs.num_envs) if isinstance(envs.single_action_space, gym.spaces.Discrete)
+            else generator.integers(0, space.nvec))  # fmt: skip
+        drawn = drawn.astype(space.dtype)
         action = torch.from_numpy(drawn).to(seen.device)
         seen, reward, terminated, truncated, infos = envs.step(action)
         for m, episode in enumerate(running):
@@ -81,7 +84,31 @@ def test_what_is_read_back_is_what_was_played(name, window, engine):
     assert "Execution" in name or len({len(episode["rewards"]) for episode in played}) > 1
 
 
-@pytest.mark.parametrize("form", [{"copy": False}, {"action_type": "discrete"}, {"stagger": True}])
+class PriceAndQuantity(ks.CustomTask):
+    """Features, ends and an action of its own: how far above the mid, and how many to buy."""
+
+    memory = {"count": torch.int64}
+    action_space = gym.spaces.MultiDiscrete([9, 4])
+
+    def update(self, before, after, memory, draws):
+        return {"count": memory.count + 1}
+
+    def terminate(self, before, after, memory):
+        return (memory.count >= 3) & (after.inventory >= 3)
+
+    def features(self, after, memory):
+        return memory.count.float()
+
+    def orders(self, action, view, memory):
+        bid = torch.stack([view.mid.long() - 4 + action[:, 0], action[:, 1]], 1) * (action[:, 1:] > 0)
+        return ks.OrderRecords(torch.cat([bid, torch.zeros_like(bid)], 1).int())
+
+
+FORMS = [{"copy": False}, {"action_type": "discrete"}, {"stagger": True}, {"custom_task": PriceAndQuantity()}]
+
+
+@pytest.mark.filterwarnings("ignore:env_spec is not serializable")  # JSON holds no task of a user's
+@pytest.mark.parametrize("form", FORMS)
 def test_forms_and_resets_between(form):
     envs = RecordDataset(make(**form), "test-v0", 4)
     played = play(envs, 37, reset_at=(0, 5, 18))

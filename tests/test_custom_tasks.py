@@ -11,6 +11,7 @@ from env_helpers import assert_steps_wait_for_nothing, capture_step
 from gymnasium.utils.env_checker import check_env
 from markets import FEW_ORDERS
 from plain_rules import word
+from slot_programs import patient, plain_maker
 from thorough import covering
 
 import kineticsim_env as ks
@@ -19,6 +20,8 @@ from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.evaluation import evaluate, evaluation_env
 
 SMALL = {"config": FEW_ORDERS, "horizon": 6, "bank_size": 4, "warmup": 5}
+PAPER = SMALL | {"config": ks.MarketConfig.preset("paper")}
+TOUCH, UNWIND = SMALL | {"decide": "touch", "horizon": 2}, SMALL | {"at_end": "unwind"}
 CALLS = SMALL | {"config": ks.MarketConfig.preset("trading", num_agents=16)}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 ENGINES = ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -125,7 +128,7 @@ def host(values):
 @covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("settings", [SMALL, CALLS, SMALL | {"auctions_per_step": 2}])
+@pytest.mark.parametrize("settings", [SMALL, CALLS, PAPER, TOUCH, UNWIND, SMALL | {"auctions_per_step": 2}])
 @pytest.mark.parametrize("form", [{"output": "numpy"}, {"output": "torch", "copy": False}])
 @pytest.mark.parametrize("markets", [1, MARKETS])
 def test_steps_are_those_of_single_markets(engine, mode, settings, form, markets):
@@ -302,6 +305,35 @@ def test_opponents_of_the_same_role_are_remembered_too():
     assert memory["memory_1_units"][:, 0].tolist() == [
         float(word(2 + m, 0, 0, 2**30 + 2**28 + 2**20) >> 32) for m in range(MARKETS)
     ]
+
+
+@covering
+@every_engine
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("task", ["MarketMaking", "Trading", "Execution"])
+@pytest.mark.parametrize("decide", ["interval", "touch"])
+def test_programs_as_opponents_play_as_without_it(engine, mode, task, decide):
+    """The same market: what is seen, flags, and the memory of as many decisions as there were."""
+    settings = {"opponents": {"maker": [plain_maker], "trader": [patient]}, "decide": decide, "autoreset_mode": mode}
+    settings |= {"block_qty": 9} if task == "Execution" else {}
+    own, plain = (make(task, engine, output="torch", custom_task=one, **settings) for one in (Lasting(), None))
+    seen, without = own.reset(seed=3)[0], plain.reset(seed=3)[0]
+    size, count, ended, ends = without.shape[1], torch.zeros(MARKETS), torch.zeros(MARKETS, dtype=torch.bool), 0
+    for action in draw((MARKETS, own.single_action_space.shape[0])):
+        if mode == "DISABLED" and ended.any():
+            for one in (own, plain):
+                one.reset(options={"reset_mask": ended})
+            count[ended] = 0
+        found, expected = (one.step(torch.from_numpy(action).to(one.device)) for one in (own, plain))
+        seen, without = (one[4]["final_obs"] if mode == "SAME_STEP" else one[0] for one in (found, expected))
+        for mine, theirs in zip((seen[:, :size], *found[2:4]), (without, *expected[2:4]), strict=True):
+            assert torch.equal(mine, theirs)
+        count = torch.where(ended, 0, count + 1) if mode == "NEXT_STEP" else count + 1
+        assert torch.equal(seen[:, size].cpu(), count)
+        ended = (expected[2] | expected[3]).cpu()
+        ends += int(ended.sum())
+        count[ended] *= mode != "SAME_STEP"
+    assert ends >= 3
 
 
 # Actions --------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`fork`: one market as rows of an environment that is there. They are the market, and go on as it does."""
 
+import copy
 import threading
 
 import gymnasium as gym
@@ -150,6 +151,27 @@ class Worth(ks.CustomTask):
         return (after.value - before.value + 0.01 * after.inventory * (memory.worth - after.mid)).float()
 
 
+class Counting:
+    """A policy with a memory: it buys every third decision, or as often as `every` says."""
+
+    def __init__(self):
+        self.calls, self.every = torch.zeros(0), [3]
+
+    def reset(self, mask):
+        if self.calls.shape != mask.shape or self.calls.device != mask.device:
+            self.calls = torch.zeros(mask.shape, device=mask.device)
+        self.calls = torch.where(mask, 0.0, self.calls)
+
+    def of_rows(self, rows):
+        made = copy.copy(self)
+        made.calls = self.calls[rows]
+        return made
+
+    def __call__(self, rows):
+        self.calls = self.calls + 1
+        return torch.where(self.calls % self.every[0] == 0, 1.0, 0.0)[:, None].expand(-1, 2).contiguous()
+
+
 FORMS = {
     "plain": {},
     "live": {"copy": False},
@@ -162,6 +184,7 @@ FORMS = {
         "opponents": {"maker": [lambda rows: torch.zeros(len(rows), 4, device=rows.device)]},
         "features": [held],
     },
+    "opponents with a memory": {"opponents": {"trader": [[buyer, Counting()], [Counting()]]}},
     "programs": {"opponents": {"maker": [patient], "trader": [patient]}},
     "programs of each market": {"opponents": {"maker": [plain_maker.replace(half_spread=[1, 4, 7])]}},
     "scenarios": {"randomise": {"fee": (0, 900), "task.max_qty": {"values": [2, 8]}}, "num_scenarios": 9},
@@ -393,33 +416,64 @@ def test_one_market_of_many_learners(engine):
             break
 
 
-class Counting:
-    """A policy with a memory: it buys every third decision."""
-
-    def __init__(self):
-        self.calls = torch.zeros(0)
-
-    def reset(self, mask):
-        if self.calls.shape != mask.shape:
-            self.calls = torch.zeros(mask.shape)
-        self.calls[mask] = 0
-
-    def __call__(self, rows):
-        self.calls += 1
-        return torch.where(self.calls % 3 == 0, 1.0, 0.0)[:, None].expand(-1, 2).contiguous()
-
-
-def test_opponents_with_a_memory_begin_anew():
+def test_a_fork_takes_over_the_memory_of_opponents():
+    """Of its market alone, at every fork, of forks too; what is no memory is the opponent's as it is now."""
     policy = Counting()
-    envs = make(opponents={"trader": [policy]}, horizon=20, stagger=False)
+    envs = make(opponents={"trader": [[buyer, policy], [Counting()]]}, horizon=20, stagger=False)
     envs.reset(seed=1)
-    envs.step(torch.zeros(3, 4))
+    for _ in range(2):
+        envs.step(torch.zeros(3, 4))
+    policy.calls = torch.tensor([5.0, 2.0, 7.0])
     fork = envs.fork(1, 2)
     fork.step(torch.zeros(2, 4))
-    (theirs,) = fork.core.opponents.opponent_slots[0].policies
-    assert theirs is not policy and theirs.calls.tolist() == [1, 1] and policy.calls.tolist() == [1, 1, 1]
+    (_, theirs), (other,) = (slot.policies for slot in fork.core.opponents.opponent_slots)
+    assert theirs.calls.tolist() == other.calls.tolist() == [3, 3] and policy.calls.tolist() == [5, 2, 7]
+    policy.every = [2]  # as a policy that learns in between
+    assert envs.fork(2, 2) is fork
+    ((_, theirs), _) = (slot.policies for slot in fork.core.opponents.opponent_slots)
+    assert theirs.calls.tolist() == [7, 7] and theirs.every == [2]
+    fork.step(torch.zeros(2, 4))
+    inner = fork.fork(1, 3)
+    assert inner.core.opponents.opponent_slots[0].policies[1].calls.tolist() == [8] * 3
+    envs.set_opponents({"trader": [[policy], [buyer]]})
+    after = envs.fork(0, 2)
+    assert after is not fork and after.core.opponents.opponent_slots[0].policies[0].calls.tolist() == [5, 5]
+
+
+class Opaque(Counting):
+    of_rows = None
+
+
+class Shared(Counting):
+    def of_rows(self, rows):
+        return self
+
+
+class Forgetful(Counting):
+    def of_rows(self, rows):
+        return buyer
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Opaque, r"fork: expected .* of_rows\(rows\).*got opponents\['trader'\]\[1\] with a reset alone; clone\(\)"),
+        (Shared, r"fork: expected another .*opponents\['trader'\]\[1\].of_rows, got itself"),
+        (Forgetful, r"fork: expected .* with a reset from opponents\['trader'\]\[1\].of_rows, got function"),
+    ],
+)
+def test_a_memory_that_no_row_can_take_over_is_refused(kind, said):
+    """A planner would play against opponents that have forgotten. Those without a memory are forked as before."""
+    envs = make(opponents={"trader": [buyer, buyer]}, stagger=False)
+    envs.reset(seed=1)
     envs.fork(0, 2)
-    assert theirs.calls.tolist() == [0, 0]
+    envs.set_opponents({"trader": [buyer, kind()]})
+    for _ in range(2):
+        with pytest.raises(TypeError, match=said):
+            envs.fork(0, 2)
+    envs.clone(future_seed=2**50).step(torch.zeros(3, 4))
+    envs.set_opponents({"trader": [buyer]})
+    envs.fork(0, 2).step(torch.zeros(2, 4))
 
 
 # Refusals, threads ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from thorough import slow
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.zoo import SCRIPTED
 
 for name in ("tyro", "tensorboard"):
@@ -164,6 +165,24 @@ def test_a_run_leaves_what_it_promises_and_repeats_itself(ppo, tmp_path, capsys)
     assert ppo.main(ppo.Args(output=tmp_path / "two", **TINY)) == pnl
     other = ppo.main(ppo.Args(output=tmp_path / "three", **TINY | {"seed": 2}))
     assert {name for name in pnl if pnl[name] != other[name]} == {"PPO (learned)"}
+
+
+def test_what_is_held_at_the_horizon_is_unwound(ppo, tmp_path, monkeypatch):
+    """In training and in both evaluations, scripted makers too."""
+    assert ppo.Args().at_end == ppo.evaluation_env(1, **MARKET).core.task.at_end == "truncate"
+    seen, step = [], MarketMakingVectorEnv.step
+
+    def spy(envs, actions):
+        results = step(envs, actions)
+        seen.append((envs.num_envs, envs.core.task.at_end, bool(results[2].any()), bool(results[3].any())))
+        return results
+
+    monkeypatch.setattr(MarketMakingVectorEnv, "step", spy)
+    args = ppo.tyro.cli(ppo.Args, args=["--at-end", "unwind", "--output", str(tmp_path)])
+    pnl = ppo.main(ppo.dataclasses.replace(args, **TINY))
+    assert {markets for markets, *_ in seen} == {8, 32} and {at_end for _, at_end, *_ in seen} == {"unwind"}
+    assert any(terminated for _, _, terminated, _ in seen) and not any(truncated for *_, truncated in seen)
+    assert "Avellaneda-Stoikov" in pnl and all(np.isfinite(list(pnl.values())))
 
 
 def test_training_and_evaluation_are_on_seeds_and_warm_starts_apart(ppo, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
 from kineticsim_env.adapters.environments import open_vector_env
+from kineticsim_env.envs.actions import form_of
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.runtime.values import check_count, check_instance
 
@@ -54,11 +55,11 @@ class RecordDataset(VectorWrapper):
         base: Any = env.unwrapped
         self._window = base.core.task.horizon if window is None else check_count("window", window, 1)
         self._device, self._number = base.device, 0  # steps in the window
-        observation, action = env.single_observation_space.shape or (), env.single_action_space.shape or ()
+        observation, (dtype, action) = env.single_observation_space.shape or (), form_of(env.single_action_space)
         shapes = {"observations": observation, "nexts": observation, "actions": action}
         shapes |= dict.fromkeys(("rewards", "terminations", "truncations"), ())
         kinds = {
-            "actions": torch.float32 if action else torch.int64,
+            "actions": dtype,
             "terminations": torch.bool,
             "truncations": torch.bool,
         }

@@ -169,8 +169,9 @@ class BaseMarketEnv:
         have settings or populations of their own.
 
         Its rows begin with what the market has: all that a saved state has, and all that its episode has drawn.
-        Policies among opponents that have a memory begin anew, as after `load_state_dict`. With `autoreset_mode`
-        DISABLED, as in environments of one market, rows whose episodes have ended stand, with rewards of 0.
+        Opponents with a memory go on from what their `of_rows` returns, see `RecurrentPolicy`; one without it is
+        refused, as it would have forgotten the episode. With `autoreset_mode` DISABLED, as in environments of one
+        market, rows whose episodes have ended stand, with rewards of 0.
 
         On a GPU nothing waits for it, but in the first call, with `validate`, and with several noise learners.
 

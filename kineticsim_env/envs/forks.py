@@ -28,6 +28,7 @@ class Fork:
     def __init__(self, source: EnvCore, market: int, rows: int, as_environment: Callable[[EnvCore], Any]) -> None:
         """Make the environment, `as_environment` of a core; where markets differ it is for this one alone."""
         core = core_of(source, np.full(rows, market))
+        self._source = source
         core.lets_stand = True  # rows end at different decisions
         self.envs = as_environment(core)
         self._market = market if source.markets_differ else None
@@ -43,11 +44,15 @@ class Fork:
 
     def refill(self, market: int, seeds: torch.Tensor | None) -> None:
         """Put a market into all rows, with other words from now on where there are seeds, int64 `[n]`."""
-        core = self.envs.core
+        core, played = self.envs.core, None
+        if self._source.opponents is not None:
+            rows = torch.full((core.simulator.num_markets,), market, device=core.device)
+            played = self._source.opponents.of_rows(rows)
         with core._calls, Uninterrupted():
             self._copied.copy(market)
-            if core.opponents is not None:
-                core.opponents.begin(draw=False)
+            if core.opponents is not None and played is not None:
+                core.opponents.go_on(played)
+                self._settings = self._settings[0], _settings(core)
             if seeds is not None:
                 take_future(core, seeds)
             self.envs._was_loaded()

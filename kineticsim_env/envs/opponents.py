@@ -131,6 +131,20 @@ def _has_memory(policy: Any) -> bool:
     return callable(getattr(policy, "reset", None))
 
 
+def _of_rows(name: str, policy: Any, rows: torch.Tensor) -> Any:
+    """Return the policy of a fork's rows: its own, with a copy of its memory of these markets, int64 `[n]`."""
+    if not _has_memory(policy):
+        return policy
+    if not callable(getattr(policy, "of_rows", None)):
+        allowed = "policies that can be forked, as they have no memory or an of_rows(rows) (see RecurrentPolicy)"
+        raise TypeError(f"fork: expected {allowed}, got {name} with a reset alone; clone() copies its memory")
+    made = policy.of_rows(rows)
+    if made is policy or not (callable(made) and _has_memory(made)):
+        got = "itself" if made is policy else type(made).__name__
+        raise TypeError(f"fork: expected another policy with a reset from {name}.of_rows, got {got}")
+    return made
+
+
 # Playing --------------------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +326,21 @@ class Opponents:
             for opponent in self.opponent_slots
         )
         return Opponents(opponent_slots, simulator, self._roles, self._task, sees)
+
+    def of_rows(self, rows: torch.Tensor) -> tuple[OpponentSlot, ...]:
+        """Return the policies of a fork's rows, int64 `[n]`; raises TypeError, naming one whose memory is its own."""
+        if not self._tells:
+            return self.opponent_slots
+        names = iter(self._names)
+        return tuple(
+            dataclasses.replace(one, policies=tuple(_of_rows(next(names), policy, rows) for policy in one.policies))
+            for one in self.opponent_slots
+        )
+
+    def go_on(self, opponent_slots: tuple[OpponentSlot, ...]) -> None:
+        """Play on with policies of `of_rows` after the state was copied."""
+        self.opponent_slots = opponent_slots
+        self._episode.copy_(self._simulator.tensors["episode"])
 
     def take_over(self, other: Opponents) -> None:
         """Go on from where the original of a clone of as many markets is; what is drawn is copied as state is."""

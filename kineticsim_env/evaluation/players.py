@@ -22,6 +22,10 @@ class RecurrentPolicy(Protocol):
     """A policy with a memory, which it keeps itself; every policy that has a `reset` is taken for one.
 
     It is called once per decision, with all rows, and told before the first decision of an episode that it begins.
+
+    To be an opponent in a `fork` it needs an `of_rows(rows)` as well, rows int64 `[n]` on its device. It returns
+    another policy, of n rows, of which row i has a copy of the memory of row `rows[i]`, such as a `copy.copy` of itself
+    with `hidden[rows]` in place of `hidden`. All else may be shared: weights are to be those of the present.
     """
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
