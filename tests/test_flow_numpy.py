@@ -35,6 +35,7 @@ GOLDEN, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 PLAIN = plain_table()
 NO_LIMITS, NO_ORDERS = np.zeros((2, 3, 18), int), np.zeros((2, 2, 18), int)
 JUMPS, GIANT = dataclasses.replace(PLAIN, jump_hazard=HAZARD - 1), np.full((2, 2, 4, 16), 2**20)
+MANY = dataclasses.replace(PLAIN, resting=np.full((2, 2, 18), 10 * SHARE))  # orders a tick
 EXTREMES = {
     "plain": PLAIN,
     "cancellations alone": dataclasses.replace(PLAIN, limit=NO_LIMITS, market=0),
@@ -275,7 +276,7 @@ def made_up(table, seed, g, first, tick, side, distance, best=False):
 
 
 @pytest.mark.parametrize(
-    "table", [random_table(0), random_table(3), EXTREMES["one order a side"]], ids=["0", "3", "none"]
+    "table", [random_table(0), random_table(3), EXTREMES["one order a side"], MANY], ids=["0", "3", "none", "many"]
 )
 @pytest.mark.parametrize(("levels", "init"), [(64, 20), (1024, 600), (8, 1), (8, 6)])
 def test_the_opening_book(table, levels, init):
@@ -317,6 +318,64 @@ def test_a_moved_grid_takes_the_book_along_and_fills_new_ticks(by):
     assert made[0].tolist() == [total * (side == 0), total * (side == 1)]
     gone = (before["bid"] + before["ask"])[0].sum() - (m.bid + m.ask)[0, kept].sum()
     assert left_behind[0].sum() == gone
+
+
+def field(seed, g, k, low, count):
+    """Return u(k, low, count) of event g."""
+    return word_of(seed, g, 2**31 + 2**29 + 2**28 + k) >> low & 2**count - 1
+
+
+def test_a_market_order_by_its_words():
+    """Its way, its size, and the jump that begins with it: around the best price that it leaves."""
+    sizes, jumps = np.arange(100, 116), np.arange(21, 37)
+    table = dataclasses.replace(
+        PLAIN, market=2**24, limit=NO_LIMITS, cancel=np.ones((2, 18), int), market_same=SHARE // 3, market_size=sizes,
+        jump_hazard=0, jump_after_trade=SHARE // 2, jump_size=jumps,
+    )  # fmt: skip
+    _, m = begin(table, range(40), window=0)
+    m.flow[:, LAST_TRADE] = -1
+    deed = play_event(m).deed
+    assert (deed.kind == MARKET).all()
+    bid, ask = lives.best(m)
+    for i in range(40):
+        up = field(i, 0, 1, 0, 16) >= SHARE // 3
+        assert (deed.side[i], m.flow[i, LAST_TRADE]) == (up, 1 if up else -1)
+        assert deed.units[i] == sizes[field(i, 0, 1, 16, 4)]
+        size = int(jumps[field(i, 0, 1, 36, 4)])
+        begins = field(i, 0, 1, 20, 16) < SHARE // 2
+        left, limit = (table.jump_events, ask[i] + size if up else bid[i] - size) if begins else (0, 0)
+        assert m.flow[i, [LEFT, LIMIT]].tolist() == [left, limit]
+    assert 5 < (m.flow[:, LEFT] > 0).sum() < 35
+
+
+def test_a_limit_order_by_its_words():
+    limit = np.zeros((2, 3, 18), int)
+    limit[1, :, 11] = 2**24  # asks at 25 to 32 ticks of the best bid
+    share = np.full(18, SHARE // 4)
+    table = dataclasses.replace(
+        PLAIN, market=0, limit=limit, fleeting=share, cancel=np.ones((2, 18), int), jump_hazard=0
+    )
+    _, m = begin(table, range(40), levels=128, window=0)
+    (bid, _), deed = lives.best(m), play_event(m).deed
+    assert (deed.kind == LIMIT_ORDER).all() and (deed.side == 1).all()
+    for i in range(40):
+        assert deed.tick[i] == bid[i] + 25 + (field(i, 0, 1, 0, 16) * 8 >> 16)
+        assert deed.life[i] == (field(i, 0, 1, 16, 16) >= SHARE // 4)
+        assert deed.units[i] == 1 + field(i, 0, 1, 32, 4)  # of sizes from 1 to 16
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_goes_takes_a_part_of_what_quotes_have_ahead(side):
+    _, m = begin(PLAIN, range(40), window=0, slots=1)
+    tick = 31 + side
+    for book in (m.bid, m.ask)[side : side + 1]:
+        book[:, tick] = 10
+    m.lives[:, :, tick], m.fleeting_units[:, tick] = (0, 2), 0
+    m.quotes[:, 0, 2 * side : 2 * side + 2], m.queue[:, 0, side] = (tick, 5), 7
+    side_of_each, g = np.full(40, side), np.full(40, 3)
+    lives.remove(m, g, np.ones(40, bool), side_of_each, np.full(40, tick), np.ones(40, int), np.full(40, 3))
+    expected = [7 - (3 * 7 + (field(i, 3, 4, 32 * side, 32) * 10 >> 32)) // 10 for i in range(40)]
+    assert m.queue[:, 0, side].tolist() == expected and {4, 5} <= {*expected}
 
 
 def test_best_prices_of_empty_sides():
