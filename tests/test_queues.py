@@ -75,7 +75,7 @@ class OneSide:
         for tick, units in enumerate(self.row.tolist()):
             if loss[tick]:
                 self.lists.cancel(self.side, tick + low, int(loss[tick]), u32 * units >> 32)
-        queues.cancel(self.m, losses, b)
+        queues.cancel(self.m, losses, self.m.word(state.WORD_QUEUE, b))
 
     def take(self) -> None:
         quantity, tick = self.rng.choice([1, 3, 8, 20]), self.rng.randrange(self.levels)

@@ -67,12 +67,16 @@ def slide_window(m: Markets, mid2: np.ndarray, due: np.ndarray) -> np.ndarray:
         np.abs(m.price_origin + shift) > MAX_ORIGIN,
         "its window would leave +/-2^29 ticks (reset it, or tame walk_prob, jump_prob and jump_size)",
     )
-    source = np.arange(m.num_levels) + shift[:, None]
-    inside = (source >= 0) & (source < m.num_levels)
-    source = clip(source, 0, m.num_levels - 1)
-    m.bid = np.where(inside, np.take_along_axis(m.bid, source, axis=1), 0)
-    m.ask = np.where(inside, np.take_along_axis(m.ask, source, axis=1), 0)
+    m.bid, m.ask = slid(m.bid, shift), slid(m.ask, shift)
     m.prev_mid2 = m.prev_mid2 - 2 * shift
     m.last_tick = m.last_tick - shift
     m.price_origin = m.price_origin + shift
     return shift
+
+
+def slid(at_ticks: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Return numbers at ticks, [m, L], as a grid has them that has moved by `shift`, [m]; 0 where it is new."""
+    levels = at_ticks.shape[1]
+    source = np.arange(levels) + shift[:, None]
+    inside = (source >= 0) & (source < levels)
+    return np.where(inside, np.take_along_axis(at_ticks, clip(source, 0, levels - 1), axis=1), 0)

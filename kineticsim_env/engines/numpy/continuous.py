@@ -5,7 +5,7 @@ import numpy as np
 from kineticsim_env.engines.numpy import beats, queues, under_way
 from kineticsim_env.engines.numpy.auction import observed_mid2
 from kineticsim_env.engines.numpy.clock import coming_order, events
-from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.engines.numpy.state import WORD_QUEUE, Markets
 from kineticsim_env.engines.numpy.trades import check_resting, trade
 
 
@@ -35,6 +35,6 @@ def hold_beat(m: Markets, b: np.ndarray, due: np.ndarray) -> None:
     queues.follow_grid(m, shift != 0)
     beats.switch_regime(m, b, due)
     beats.walk_fundamental(m, b, due)
-    queues.cancel(m, beats.cancelled(m, np.stack([m.bid, m.ask], axis=1), b, due), b)
+    queues.cancel(m, beats.cancelled(m, np.stack([m.bid, m.ask], axis=1), b, due), m.word(WORD_QUEUE, b))
     beats.take_return(m, observed_mid2(m), due)
     m.beat_price = np.where(due, m.last_price, m.beat_price)

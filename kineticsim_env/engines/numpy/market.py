@@ -5,8 +5,8 @@ which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m,
 
 Read on in state.py (what a market is), orders.py (what is ordered, and at which prices), beats.py (what happens before
 anybody comes) and auction.py; then clock.py for markets on the clock, and queues.py, trades.py, ladders.py,
-under_way.py and continuous.py for continuous trading. What needs no state is in rules.py, the environment's part in
-tasks.py.
+under_way.py and continuous.py for continuous trading; and lives.py and flow.py for a fitted order flow. What needs no
+state is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ import numpy as np
 from kineticsim_env.engines.numpy.auction import auction_of_each
 from kineticsim_env.engines.numpy.clock import call_on_the_clock
 from kineticsim_env.engines.numpy.continuous import continuous_interval
+from kineticsim_env.engines.numpy.flow import flow_interval
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import ERROR_STOPPED, NO_PRICE, Markets
@@ -44,7 +45,7 @@ def decision(
         submit(m, quotes, flags, at_deadline)
     for i in range(auctions):
         if m.continuous:
-            yield continuous_interval(m)
+            yield continuous_interval(m) if m.table is None else flow_interval(m)
             continue
         # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
         fresh = apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from kineticsim_env.engines.numpy.orders import on_grid
 from kineticsim_env.engines.numpy.rules import bits, clip, scatter
-from kineticsim_env.engines.numpy.state import WORD_QUEUE, Markets
+from kineticsim_env.engines.numpy.state import Markets
 
 
 class Match(NamedTuple):
@@ -41,9 +41,8 @@ def quote_ticks(m: Markets) -> np.ndarray:
     return m.quotes[..., 0::2] - m.price_origin[:, None, None]
 
 
-def cancel(m: Markets, loss: np.ndarray, b: np.ndarray) -> None:
-    """Take what beat b cancels, [m, 2, L], from built-in interest, and from what quotes have ahead."""
-    word = m.word(WORD_QUEUE, b)
+def cancel(m: Markets, loss: np.ndarray, word: np.ndarray) -> None:
+    """Take what is cancelled, [m, 2, L], from built-in interest and what quotes have ahead, rounded by words [m]."""
     u32 = np.stack([bits(word, 0, 32), bits(word, 32, 32)], axis=1)[:, None]
     tick = quote_ticks(m)
     there = built_in_at(m, tick)

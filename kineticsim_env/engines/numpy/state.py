@@ -20,6 +20,7 @@ WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER, WORD_SCENARIO = (2**30
 WORD_QUEUE, WORD_REGIME, WORD_FIRST_REGIME = (2**30 + i for i in range(6, 9))
 WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
 WORD_WHO = 2**31 + 2**29
+WORD_FLOW = 2**31 + 2**29 + 2**28
 
 MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
 NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
@@ -28,7 +29,7 @@ CLOCK, CONTINUOUS = 1, 1  # of enums Arrivals and Mechanism
 MARKET_STATE = (
     "bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price",
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
-    "agent_memory",
+    "agent_memory", "lives", "fleeting_units", "flow",
 )  # fmt: skip
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
 WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
@@ -60,6 +61,7 @@ class Markets:
         groups: Classes of agents that users have added, with where their numbers are.
         agent_parameters: Their parameters, [m, P], where there are any classes;
         first_added: and the index of the first such agent, [m].
+        table: The `FlowTable` of a fitted order flow, or None.
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
         rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
@@ -82,6 +84,9 @@ class Markets:
     ret: np.ndarray
     beat_price: np.ndarray
     agent_memory: np.ndarray
+    lives: np.ndarray
+    fleeting_units: np.ndarray
+    flow: np.ndarray
     quotes: np.ndarray
     cash: np.ndarray
     inventory: np.ndarray
@@ -129,6 +134,7 @@ class Markets:
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.groups = args.get("agents") or ()
+        self.table: Any = args.get("flow_table")
         if self.groups:
             self.agent_parameters = np.broadcast_to(
                 args["agent_parameters"], (args["markets"], args["agent_parameters"].shape[1])

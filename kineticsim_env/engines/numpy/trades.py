@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import queues
+from kineticsim_env.engines.numpy import lives, queues
 from kineticsim_env.engines.numpy.auction import book_fills, quotes_on_grid
 from kineticsim_env.engines.numpy.rules import best_with_quotes
 from kineticsim_env.engines.numpy.state import Markets
@@ -29,7 +29,10 @@ def trade(
     if not quantity.any():
         return np.zeros_like(quantity)
     own = np.zeros(m.cash.shape, bool) if taker is None else taker[:, None] == np.arange(m.cash.shape[1])
+    before = m.bid + m.ask
     match = queues.take(m, buys, tick, quantity, np.repeat(own, m.standing_per_slot, axis=1))
+    if "lives" in m.names:
+        lives.follow_trade(m, before)
     m.volume = m.volume + match.units
     m.signed_volume = m.signed_volume + np.where(buys, match.units, -match.units)
     took, made, side = match.units[:, None] * own, m.sum_per_slot(match.fills), buys[:, None]
