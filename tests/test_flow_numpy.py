@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -378,6 +379,27 @@ def test_what_goes_takes_a_part_of_what_quotes_have_ahead(side):
     assert m.queue[:, 0, side].tolist() == expected and {4, 5} <= {*expected}
 
 
+def test_quotes_that_leave_the_grid_have_nothing_ahead():
+    _, m = begin(PLAIN, [4], window=8, beat=1, slots=1)
+    m.bid[0, 3], m.ask[:, :45], m.lives[0, :, 3] = 9, 0, (0, 1)
+    m.bid[0, 43], m.lives[0, :, 43] = 9, (0, 1)
+    m.quotes[0, 0], m.queue[0, 0] = [3, 5, 0, 0], [9, 0]
+    flow.hold_beat(m, np.array([5]), np.array([True]))
+    assert m.price_origin[0] > 3 and m.queue[0, 0].tolist() == [0, 0] and m.quotes[0, 0].tolist() == [3, 5, 0, 0]
+
+
+@pytest.mark.parametrize(("gap", "spread"), [(1, 0), (2, 1), (3, 2), (9, 2)])
+def test_limit_orders_have_weights_of_the_spread(gap, spread, monkeypatch):
+    limit = np.arange(6)[:, None] * 18 + np.arange(18) + 1
+    _, m = begin(dataclasses.replace(PLAIN, limit=limit.reshape(2, 3, 18), market=7), [4], window=0)
+    m.ask[0, 32 : 31 + gap], m.bid[0, 31], m.ask[0, 31 + gap] = 0, 1, 1
+    cancel = (lives.orders(m) * m.table.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)).sum()
+    totals = []
+    monkeypatch.setattr(flow, "high_product", lambda word, total: totals.append(total) or total * 0)
+    flow.choose(m, np.zeros_like(m.t), np.ones(1, bool))
+    assert totals[0].tolist() == [7 + limit[spread].sum() + limit[3 + spread].sum() + cancel]
+
+
 def test_best_prices_of_empty_sides():
     _, m = begin(PLAIN, [1] * 5, levels=64, window=0)
     m.bid[:], m.ask[:], m.last_tick = 0, 0, np.array([40, 40, 20, 40, 20])
@@ -481,12 +503,14 @@ def test_a_market_stops_before_its_numbers_are_too_large():
         for _ in range(20):
             play_event(m)
 
-    _, m = begin(dataclasses.replace(PLAIN, cancel=np.full((2, 18), 2**23)), [1], window=0)
-    for life in range(2):
-        m.bid[0, :31], m.lives[0, life, :31] = 2**17, 2**15 - 1
-    m.fleeting_units[0, :31] = 2**16
-    with pytest.raises(MarketError, match="weight of cancellations"):
-        play_event(m)
+    heavy = dataclasses.replace(PLAIN, cancel=np.full((2, 18), 2**23), limit=NO_LIMITS, jump_hazard=0)
+    for number, stops in ((2**17 - 1, False), (2**17, True)):  # of orders, each of 2^23
+        _, m = begin(heavy, [1], window=0)
+        m.bid[:], m.lives[:, :, :32], m.fleeting_units[:] = 0, 0, 0
+        m.lives[0, 1, 20:25] = [2**15 - 1] * 4 + [number - 4 * (2**15 - 1)]
+        m.bid[0, :32] = m.lives[0, 1, :32]
+        with pytest.raises(MarketError, match="weight of cancellations") if stops else nullcontext():
+            play_event(m)
 
     giant = dataclasses.replace(
         EXTREMES["giant orders"], limit=np.full((2, 3, 18), UNIT), cancel=np.ones((2, 18), int), market=0
