@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from flow_tables import plain_table, random_table
 
 from kineticsim_env.engines.numpy import flow, lives
 from kineticsim_env.engines.numpy.state import CLOCK, CONTINUOUS, Markets
-from kineticsim_env.flow.table import FlowTable
+from kineticsim_env.flow.table import HAZARD, SHARE, FlowTable
 from kineticsim_env.runtime.layout import PARAMS_FIELDS
 
 WHOLE = ("prev_mid2", "last_tick", "price_origin", "fundamental_price", "error", "ret", "beat_price")  # int32
 LONG = ("seed", "episode", "t", "volume", "trades")
 STATE = (*WHOLE, *LONG, "bid", "ask", "lives", "fleeting_units", "flow")
+
+PLAIN = plain_table()
+NO_LIMITS, NO_ORDERS = np.zeros((2, 3, 18), int), np.zeros((2, 2, 18), int)
+JUMPS, GIANT = dataclasses.replace(PLAIN, jump_hazard=HAZARD - 1), np.full((2, 2, 4, 16), 2**20)
+MANY = dataclasses.replace(PLAIN, resting=np.full((2, 2, 18), 10 * SHARE))  # orders a tick
+EXTREMES = {
+    "plain": PLAIN,
+    "cancellations alone": dataclasses.replace(PLAIN, limit=NO_LIMITS, market=0),
+    "one order a side": dataclasses.replace(PLAIN, limit=NO_LIMITS, resting=NO_ORDERS),
+    "market orders": dataclasses.replace(PLAIN, market=2**24, market_size=np.full(16, 2**20)),
+    "jumps all the time": dataclasses.replace(JUMPS, jump_after_trade=SHARE, jump_traded=SHARE // 2),
+    "traded jumps": dataclasses.replace(JUMPS, jump_events=3, jump_traded=SHARE, jump_same=SHARE),
+    "giant orders": dataclasses.replace(PLAIN, limit_size=GIANT, market_size=GIANT[0, 0, 0]),
+    **{f"random {seed}": random_table(seed) for seed in range(8)},
+}  # fmt: skip
 
 
 def begin(
