@@ -230,6 +230,41 @@ def test_one_market_has_them(engine):
             np.testing.assert_array_equal(env.reset()[0], single.reset())
 
 
+class Delayed(ks.CustomTask):
+    """Three values that follow each other, named in either order, as they were before the decision."""
+
+    memory = {name: torch.float64 for name in ("now", "last", "first", "newest", "older", "oldest")}
+
+    def update(self, before, after, memory, draws):
+        return {
+            "now": after.mid,
+            "last": memory.now,
+            "first": memory.last,
+            "oldest": memory.older,
+            "older": memory.newest,
+            "newest": after.mid,
+        }
+
+    def features(self, after, memory):
+        return [getattr(memory, name).float() for name in self.memory]
+
+
+@every_engine
+@pytest.mark.parametrize("form", [{"decide": "touch", "horizon": 2}, {}])
+def test_what_is_remembered_may_be_handed_on(engine, form):
+    """In one update, whatever the order in the dict: all of them are of before it."""
+    envs = make(engine=engine, output="torch", custom_task=Delayed(), autoreset_mode="DISABLED", **form)
+    envs.reset(seed=2)
+    mids = [torch.zeros(MARKETS)] * 3
+    for action in draw((MARKETS, 4), 4):
+        if envs.core.tensors["done"].any():
+            break
+        seen = host(envs.step(torch.from_numpy(action).to(envs.device))[0])[:, -6:]
+        mids = [torch.from_numpy(host(envs.simulator.mid2) / 2).float(), *mids[:2]]
+        np.testing.assert_array_equal(seen, torch.stack([*mids, *mids], 1))
+    assert mids[2].any()
+
+
 class OwnEnds(Counting):
     """Each learner's episode ends by itself."""
 
@@ -555,6 +590,7 @@ def declared(**attributes):
         (declared(memory=["count"]), TypeError, r"custom_task.memory: expected a dict of dtypes"),
         (declared(memory={"count": torch.float16}), ValueError, r"custom_task.memory\['count'\]: expected .*float16"),
         (declared(memory={"a b": torch.int64}), ValueError, r"custom_task.memory\['a b'\]"),
+        (declared(memory={"items": torch.int64}), ValueError, r"memory\['items'\]: expected a name that no method of"),
         (declared(memory={"count": (torch.int64, (0,))}), ValueError, r"got \(torch.int64, \(0,\)\)"),
         (declared(memory={}), ValueError, "custom_task.memory: expected names of what 'begin' returns, got none"),
         (declared(episode_draws=-1), ValueError, r"custom_task.episode_draws: expected 0 to 2\^20"),

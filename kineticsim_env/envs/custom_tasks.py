@@ -167,6 +167,8 @@ def memory_of(name: str, task: CustomTask) -> dict[str, tuple[torch.dtype, tuple
         if not (isinstance(key, str) and key.isidentifier() and dtype in _DTYPES and whole):
             kinds = ", ".join(str(one) for one in _DTYPES)
             raise ValueError(f"{name}.memory[{key!r}]: expected {allowed}, of {kinds}, got {show(given)}")
+        if hasattr(Memory, key):
+            raise ValueError(f"{name}.memory[{key!r}]: expected a name that no method of a Mapping has, got {key!r}")
         found[key] = (dtype, tuple(shape))
     return found
 

@@ -123,18 +123,24 @@ class Group:
             return
         given = {} if self._begin is None else self._returned("begin", self._begin, (self.after, self._draws(0)))
         mask = self.of_markets(began)
-        for name, kept in self.memory.items():
-            new = given.get(name)
-            _take(kept, torch.zeros_like(kept) if new is None else new, mask)
+        rest = {name: torch.zeros_like(kept) for name, kept in self.memory.items() if name not in given}
+        self._take(given | rest, mask)
 
     def update(self) -> None:
         """Let the task remember the decision, of learners who took part in it."""
         if self._update is None:
             return
         arguments = (self.before, self.outcome, self.memory, self._draws(1))
-        playing = ~self.results["idle"]
-        for name, new in self._returned("update", self._update, arguments).items():
-            _take(self.memory[name], new, playing)
+        self._take(self._returned("update", self._update, arguments), ~self.results["idle"])
+
+    def _take(self, given: Mapping[str, torch.Tensor], mask: torch.Tensor) -> None:
+        """Write new values to rows of a mask `[M]`, or `[M, n]`, and leave the others. They may be views of memory."""
+        taken = []
+        for name, new in given.items():
+            kept = self.memory[name]
+            taken.append((kept, torch.where(mask.view(*mask.shape, *[1] * (kept.dim() - mask.dim())), new, kept)))
+        for kept, new in taken:
+            kept.copy_(new)
 
     def _draws(self, place: int) -> Draws:
         """Return the words of the present episode (0), or of the present decision (1)."""
@@ -222,12 +228,6 @@ class Group:
             f"{name}{self._of}: expected the function to return a tensor {kinds} {list(self.shape)}{more} on "
             f"{self.device}, got {_described(answer)}"
         )
-
-
-def _take(kept: torch.Tensor, new: torch.Tensor, mask: torch.Tensor) -> None:
-    """Write new values to rows of a mask `[M]`, or `[M, n]`, and leave the others."""
-    rows = mask.view(*mask.shape, *[1] * (kept.dim() - mask.dim()))
-    kept.copy_(torch.where(rows, new, kept))
 
 
 def _refusal(answer: Any) -> type[Exception]:
