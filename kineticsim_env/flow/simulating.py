@@ -19,7 +19,7 @@ from kineticsim_env.runtime.values import check_count, check_instance, progress_
 FLEETING, LASTING = range(2)
 SIDES = (BID, ASK)
 NOTHING, MOVED, TRADED = range(3)  # what an event did
-MOST_OF_A_LIFE = (1 << 15) - 1
+MOST_OF_A_LIFE, MOST_WEIGHT = (1 << 15) - 1, 1 << 40
 _FIRST_WORD = (1 << 31) + (1 << 29) + (1 << 28)
 _CHOICE, _ORDER, _JUMP, _CLOCK = range(4)
 _ENTRY, _OPENING = 1 << 13, 1 << 14
@@ -299,6 +299,8 @@ class FlowMarket:
         spread = min(max(best.ask - best.bid, 1), SPREADS) - 1
         going = [self._cancel_weights(side, best) for side in (0, 1)]
         weights = [self.table.market, self._limits[0][spread], self._limits[1][spread], *(int(x.sum()) for x in going)]
+        if max(weights[3:]) >= MOST_WEIGHT:
+            raise OverflowError(f"event {self.g}: the weight of a side's cancellations has reached 2^40")
         r, which = choice * sum(weights) >> 64, 0
         while which < 4 and r >= weights[which]:
             r -= weights[which]

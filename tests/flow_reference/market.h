@@ -168,7 +168,7 @@ struct FlowMarket {
     const int64_t units = take_event(before);
     flow.after = units > 0 ? kAfterTrade : best() != before ? kAfterMove : kAfterNothing;
     g += 1;
-    stopped = units_of(0) >> 31 || units_of(1) >> 31 || flow.time >= kLastTime;
+    stopped |= units_of(0) >> 31 || units_of(1) >> 31 || flow.time >= kLastTime;
   }
 
   void follow_mid() {
@@ -246,6 +246,7 @@ struct FlowMarket {
       for (int64_t weight : table.limit[side][spread]) weights[1 + side] += weight;
       weights[3 + side] = cancel_weight(side, best);
     }
+    if (weights[3] >= kMostWeight || weights[4] >= kMostWeight) return stopped = true, 0;
     for (int64_t weight : weights) total += weight;
     int64_t r = share_of(flow_word(key, g, kChoiceWord), (uint64_t)total);
     int choice = 0;
