@@ -629,6 +629,16 @@ def declared(**attributes):
             "reward: expected memory to be read, .* got a tensor of it that was written to",
         ),
         (
+            declared(reward=lambda self, before, after, memory: after.inventory.abs_()),
+            TypeError,
+            "reward: expected the market to be read, and a clone .* got a tensor of it that was written to",
+        ),
+        (
+            declared(features=lambda self, after, memory: after.bid.clamp_(max=3)[:, 0].float()),
+            TypeError,
+            "features: expected the market to be read",
+        ),
+        (
             declared(features=lambda self, after, memory: [memory.goal, 3]),
             TypeError,
             "features: expected the function to return a tensor .*, got int",
@@ -671,6 +681,16 @@ def test_actions_outside_of_the_space_change_nothing(action, error, message):
     after = envs.state_dict()
     assert same(before, after)
     envs.step(np.array([[4.003, 1.0005]] * MARKETS, np.float32))  # as rounding leaves it
+
+
+def test_orders_that_write_to_what_they_see_are_refused():
+    def orders(self, action, view, memory):
+        return torch.cat([action, view.inventory.clamp_(-1, 1)[:, None].float()], 1)
+
+    envs = make(output="torch", custom_task=declared(orders=orders, action_space=gym.spaces.Box(-1, 1, (3,))))
+    envs.reset(seed=1)
+    with pytest.raises(TypeError, match="orders: expected the market to be read"):
+        envs.step(torch.zeros(MARKETS, 3))
 
 
 def test_orders_that_are_none_change_nothing():

@@ -77,6 +77,10 @@ class Group:
         self.outcome = Outcome({**known, **book, **flags})
         self.shape, self.device = tuple(self.results["reward"].shape), tensors["info"].device
         self._remember(state)
+        shown = [tensors[name] for name in ("info", "observation", "reward", "terminated", "truncated")]
+        shown += [state[name] for name in ("bid", "ask", "price_origin", "quotes")]
+        shown += [one for one in (before, events, tensors.get("decision_events")) if one is not None]
+        self._shown = [*self.memory.__dict__.values(), *shown]  # views count with these
 
     def _events(self, events: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """Return the events of the decision, as what is the market's, by name; empty where there are none."""
@@ -199,10 +203,12 @@ class Group:
         return self._asked("orders", function, (self._space.checked(actions, self.shape, name), self.after))
 
     def _asked(self, name: str, function: Function, given: tuple[Any, ...]) -> Any:
-        """Call a function; a method of the user's task may not write to its memory."""
+        """Call a function; it may write neither to what it is given nor to its task's memory."""
         if self.functions.is_of_task(function) and name not in ("begin", "update"):
             given = (*given, self.memory)
-        former = [private_torch.version_of(kept) for kept in self.memory.values()] if self.memory.__dict__ else None
+        # What writes to the market does so in its first call; looking each time costs 2 us per call.
+        watched = list(self.memory.__dict__.values()) if self.made and name != "orders" else self._shown
+        former = [private_torch.version_of(one) for one in watched]
         try:
             answer = function(*given)
         except Exception as error:
@@ -210,8 +216,12 @@ class Group:
                 error.add_note(f"raised by the function given as {name}{self._of}")
                 raise
             raise ValueError(f"{name}{self._of}: the function raised {type(error).__name__}: {error}") from error
-        if former is not None and former != [private_torch.version_of(kept) for kept in self.memory.values()]:
-            allowed = "memory to be read, and new values to be returned by 'begin' or 'update'"
+        found = [private_torch.version_of(one) for one in watched]
+        if found != former:
+            kept = len(self.memory)
+            allowed = "the market to be read, and a clone of it to be written to"
+            if found[:kept] != former[:kept]:
+                allowed = "memory to be read, and new values to be returned by 'begin' or 'update'"
             raise TypeError(f"{name}{self._of}: expected {allowed}, got a tensor of it that was written to")
         return answer
 
