@@ -50,7 +50,7 @@ def fit_clock(gaps: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarr
             later = seen[:, t] * backward[:, t] / scale[:, t, None]
             for kind in range(len(AFTER)):
                 mine = kinds[:, t] == kind
-                moved[kind] += forward[mine, t - 1].T @ later[mine]
+                moved[kind] += np.einsum("ci,cj->ij", forward[mine, t - 1], later[mine])
             backward[:, t - 1] = np.einsum("cij,cj->ci", follow[kinds[:, t]], later)
         moved *= follow
         state = forward * backward
