@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from thorough import slow
 
-from kineticsim_env.data.books import follow_orders, in_lots, replay
+import kineticsim_env as ks
+from kineticsim_env.data.books import between, follow_orders, in_lots, replay
 from kineticsim_env.data.events import ADD, EXECUTE
 from kineticsim_env.data.intervals import series_of
 from kineticsim_env.statistics import measure_series
@@ -43,3 +45,14 @@ def test_series_of_it(events):
     series = series_of(in_lots(events, 0.01), 1.0)
     measured = measure_series(series, ["volatility", "volume"], group=None)
     assert series["mid2"].shape[1] >= 1799 and measured["volatility"].value[0] > 0
+
+
+@slow
+def test_the_table_that_ships_is_the_fit_of_its_first_half(events):
+    """To the number; scripts/pages/order_flow.py writes it."""
+    first, last = events.sessions[0]
+    shipped = ks.OrderFlow.preset("btcusd").numbers()
+    with pytest.warns(UserWarning, match="are few"):
+        fitted = ks.OrderFlow.fit(between(events, first, (first + last) // 2), progress=False).numbers()
+    assert {**fitted, "about": None} == {**shipped, "about": None}
+    assert fitted["about"].items() <= shipped["about"].items()

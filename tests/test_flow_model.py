@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
 from flow_reference import FlowReference
 from flow_tables import random_table
+from thorough import THOROUGH
 
 from kineticsim_env.data.books import follow_orders, replay
 from kineticsim_env.data.events import ADD, EXECUTE
@@ -16,7 +16,6 @@ from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import FLEETING, LASTING, FlowMarket, simulate
 from kineticsim_env.runtime.cxx import find_cxx
 
-THOROUGH = bool(os.environ.get("KINETICSIM_THOROUGH"))
 GRIDS = [(512, 32, 16), (128, 8, 1), (16, 1, 3), (8, 1, 7), (64, 0, 1), (8, 8, 1)]
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
 
