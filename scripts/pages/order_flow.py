@@ -25,6 +25,7 @@ from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.table import BANDS, SHARE, SPREADS
 from kineticsim_env.flow.validating import cut_times, joined, time_step
+from kineticsim_env.statistics import mean_and_error
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe
 from scripts.pages.markdown import replaced, table, wrapped
@@ -166,9 +167,8 @@ def impact(flow: ks.OrderFlow, pairs: int = 200) -> dict[str, Any]:
     without = np.array([path(seed, 0) for seed in range(pairs)])
     for size in (10, 40, 160):
         moved = np.array([path(seed, size) for seed in range(pairs)]) - without
-        found[str(size)] = [
-            [float(x), 1.96 * float(s) / pairs**0.5] for x, s in zip(moved.mean(0), moved.std(0, ddof=1), strict=True)
-        ]
+        means = [mean_and_error(lag) for lag in moved.T]
+        found[str(size)] = [[mean.mean, mean.interval()] for mean in means]
     return {"lags": lags, "sizes": found, "pairs": pairs}
 
 
