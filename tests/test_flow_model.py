@@ -164,7 +164,12 @@ def test_what_trades_is_lasting_first():
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [((None, 5), "table"), ((random_table(0), -1), "events"), ((random_table(0), 1.5), "events")],
+    [
+        ((None, 5), "table"),
+        ((random_table(0), -1), "events"),
+        ((random_table(0), 1.5), "events"),
+        ((random_table(0), 5, "a"), "seed"),
+    ],
 )
 def test_what_simulate_refuses(arguments, named):
     with pytest.raises((TypeError, ValueError), match=named):

@@ -58,7 +58,7 @@ def simulate(
         OverflowError: If the market has to stop.
     """
     check_instance("table", table, FlowTable)
-    events = check_count("events", events, 0, 2**32 - 1)
+    events, seed = check_count("events", events, 0, 2**32 - 1), check_count("seed", seed, -(2**63), 2**63 - 1)
     sizes = check_count("num_levels", num_levels, 8, 8192), check_count("window", window, 0, 8192)
     market = FlowMarket(table, seed, *sizes, check_count("beat", beat, 1, 2**20), num_levels // 2)
     with progress_bar(progress, "order flow", "event", events) as bar:
