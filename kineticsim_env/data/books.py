@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kineticsim_env.data.events import ADD, BID, DELETE, KINDS, OrderEvents
+from kineticsim_env.data.events import ADD, BID, COLUMNS, DELETE, KINDS, OrderEvents
 from kineticsim_env.runtime.values import check_count, check_instance, check_number, show
 
 NO_PRICE = 9_999_999_999  # of a level that there is not; of bids with a minus, as LOBSTER has it
-_COLUMNS = {"time": "i8", "order": "i8", "kind": "i1", "side": "i1", "price": "i8", "size": "i8", "opening": "?"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +193,13 @@ def in_lots(events: OrderEvents, lot: float) -> OrderEvents:
 
 def select(events: OrderEvents, rows: Any, sessions: np.ndarray) -> OrderEvents:
     """Return copies of some events, and of these sessions."""
-    columns = {name: np.array(getattr(events, name)[rows]) for name in _COLUMNS}
+    columns = {name: np.array(getattr(events, name)[rows]) for name in COLUMNS}
     return dataclasses.replace(events, **columns, sessions=sessions)
 
 
 def _check_columns(events: OrderEvents) -> None:
     """Refuse columns of wrong forms or with values that no event has."""
-    for name, kind in _COLUMNS.items():
+    for name, kind in COLUMNS.items():
         column = getattr(events, name)
         if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != (len(events),):
             form = f"{column.dtype} {list(column.shape)}" if isinstance(column, np.ndarray) else show(column)

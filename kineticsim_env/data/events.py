@@ -11,6 +11,7 @@ from kineticsim_env.data.report import CleaningReport
 ADD, REDUCE, DELETE, EXECUTE = range(4)
 KINDS = ("add", "reduce", "delete", "execute")
 BID, ASK = 1, -1
+COLUMNS = {"time": "i8", "order": "i8", "kind": "i1", "side": "i1", "price": "i8", "size": "i8", "opening": "?"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,10 @@ import numpy as np
 from kineticsim_env.data.books import in_lots
 from kineticsim_env.data.events import ADD, EXECUTE, OrderEvents
 from kineticsim_env.flow.clock import fit_clock
-from kineticsim_env.flow.jumps import Jumps, MarketOrders, find, market_orders
+from kineticsim_env.flow.jumps import Jumps, find
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
-from kineticsim_env.flow.moments import mid_variance
+from kineticsim_env.flow.moments import MarketOrders, market_orders, mid_variance
+from kineticsim_env.flow.simulating import simulate
 from kineticsim_env.flow.table import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
 from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
 
@@ -125,8 +126,6 @@ def with_jumps_as_seen(table: FlowTable, events: OrderEvents, progress: bool | N
     jumps, and the share of flights that trade, are scaled until what is seen of markets is what is seen of data, as in
     indirect inference (Gourieroux, Monfort and Renault 1993).
     """
-    from kineticsim_env.flow.simulating import simulate
-
     wanted, alone = seen_of_jumps(events), table.market / UNIT
     for _ in range(_ROUNDS):
         played = [seen_of_jumps(simulate(table, _EVENTS, seed, progress=progress)) for seed in range(_MARKETS)]
@@ -151,7 +150,7 @@ def seen_of_jumps(events: OrderEvents) -> SeenOfJumps:
     """Return what is seen of jumps in events."""
     seen = look(events)
     varies = _mean([mid_variance(events, seconds) for seconds in _SPANS])
-    return SeenOfJumps(varies, len(market_orders(seen).size) / max(int(seen.near.sum()), 1))
+    return SeenOfJumps(varies, len(market_orders(events).size) / max(int(seen.near.sum()), 1))
 
 
 def _mean(values: list[float]) -> float:

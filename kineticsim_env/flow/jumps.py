@@ -9,17 +9,10 @@ import numpy as np
 from kineticsim_env.data.books import NO_PRICE
 from kineticsim_env.data.events import DELETE, EXECUTE
 from kineticsim_env.flow.lives import Seen
+from kineticsim_env.flow.moments import MarketOrders, market_orders
 
 _QUIET = 100  # events without a change of the mid, after which the next one is another jump's
 _AFTER_TRADE = 8  # a jump that begins within so many events of a market order begins with it
-
-
-class MarketOrders(NamedTuple):
-    """Market orders: executions of one time and side are one."""
-
-    event: np.ndarray  # int64 [k], the first of its executions
-    way: np.ndarray  # int64 [k], 1 of those that buy, -1
-    size: np.ndarray  # int64 [k], lots
 
 
 class Jumps(NamedTuple):
@@ -46,21 +39,10 @@ class Jumps(NamedTuple):
 
 def find(seen: Seen) -> tuple[MarketOrders, Jumps]:
     """Return jumps, and market orders but for those by which orders in the way of a jump went."""
-    orders = market_orders(seen)
+    orders = market_orders(seen.events)
     jumps = find_jumps(seen, orders)
     own = ~jumps.fled[orders.event]
     return MarketOrders(*(x[own] for x in orders)), jumps
-
-
-def market_orders(seen: Seen) -> MarketOrders:
-    """Group executions."""
-    events = seen.events
-    rows = np.flatnonzero(events.kind == EXECUTE)
-    new = np.ones(len(rows), bool)
-    new[1:] = (np.diff(events.time[rows]) != 0) | (np.diff(events.side[rows]) != 0)
-    first = np.flatnonzero(new)
-    size = np.add.reduceat(events.size[rows], first) if len(first) else np.zeros(0, np.int64)
-    return MarketOrders(rows[first], -events.side[rows[first]].astype(np.int64), size)
 
 
 def find_jumps(seen: Seen, orders: MarketOrders) -> Jumps:

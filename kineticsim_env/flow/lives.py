@@ -12,7 +12,7 @@ import numpy as np
 
 from kineticsim_env.data.books import follow_orders, replay
 from kineticsim_env.data.events import ADD, BID, DELETE, REDUCE, OrderEvents
-from kineticsim_env.flow.table import BANDS, EDGES, SPREADS
+from kineticsim_env.flow.table import BANDS, EDGES, SPREADS, band_of
 
 _PSEUDO = 3  # cancellations that each rate has beside the data's, at the mean rate of its life
 _PSEUDO_SHARE = 2  # limit orders likewise
@@ -55,11 +55,6 @@ class Lives(NamedTuple):
     fleeting: np.ndarray  # float64 [B], the share of limit orders
     is_fleeting: np.ndarray  # float64 [N], the probability that an order is
     resting: np.ndarray  # float64 [2, 2, B], orders per tick in the mean, by side and life
-
-
-def band_of(distance: np.ndarray) -> np.ndarray:
-    """Return the band of a distance, the last one of those beyond; of 0 and below the first."""
-    return np.clip(np.searchsorted(EDGES, distance, side="right") - 1, 0, BANDS - 1)
 
 
 def look(events: OrderEvents) -> Seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,24 @@ from kineticsim_env.data.books import replay
 from kineticsim_env.data.events import EXECUTE, OrderEvents
 
 _SECOND = 10**9
+
+
+class MarketOrders(NamedTuple):
+    """Market orders: executions of one time and side are one."""
+
+    event: np.ndarray  # int64 [k], the first of its executions
+    way: np.ndarray  # int64 [k], 1 of those that buy, -1
+    size: np.ndarray  # int64 [k], lots
+
+
+def market_orders(events: OrderEvents) -> MarketOrders:
+    """Group executions."""
+    rows = np.flatnonzero(events.kind == EXECUTE)
+    new = np.ones(len(rows), bool)
+    new[1:] = (np.diff(events.time[rows]) != 0) | (np.diff(events.side[rows]) != 0)
+    first = np.flatnonzero(new)
+    size = np.add.reduceat(events.size[rows], first) if len(first) else np.zeros(0, np.int64)
+    return MarketOrders(rows[first], -events.side[rows[first]].astype(np.int64), size)
 
 
 def mid_variance(events: OrderEvents, seconds: float) -> float:
@@ -64,10 +83,7 @@ def fano_factor(events: OrderEvents) -> float:
 
 def trade_sign_correlation(events: OrderEvents) -> float:
     """Return the mean product of the signs of successive market orders; executions of one time and side are one."""
-    rows = np.flatnonzero(events.kind == EXECUTE)
-    time, sign = events.time[rows], -events.side[rows].astype(np.int64)
-    new = np.r_[True, (np.diff(time) != 0) | (np.diff(sign) != 0)][: len(rows)]
-    sign = sign[new]
+    sign = market_orders(events).way
     return float((sign[1:] * sign[:-1]).mean()) if len(sign) > 1 else float("nan")
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kineticsim_env.data.events import ADD, ASK, BID, DELETE, EXECUTE, REDUCE, OrderEvents
-from kineticsim_env.flow.table import BANDS, EDGES, GROUPS, SPREADS, FlowTable
+from kineticsim_env.data.events import ADD, ASK, BID, COLUMNS, DELETE, EXECUTE, REDUCE, OrderEvents
+from kineticsim_env.flow.table import BANDS, EDGES, GROUPS, SPREADS, FlowTable, band_of
 from kineticsim_env.runtime import words
 from kineticsim_env.runtime.values import check_count, check_instance, progress_bar
 
@@ -24,10 +24,8 @@ _FIRST_WORD = (1 << 31) + (1 << 29) + (1 << 28)
 _CHOICE, _ORDER, _JUMP, _CLOCK = range(4)
 _ENTRY, _OPENING = 1 << 13, 1 << 14
 _LOGARITHMS = [round((1 << 16) * math.log2(1 + i / 256)) for i in range(257)]
-_BANDS = np.searchsorted(EDGES, np.arange(EDGES[-1] + 1), side="right") - 1
-_BANDS[0], _BANDS[-1] = 0, BANDS - 1
+_BANDS = band_of(np.arange(EDGES[-1] + 1))
 _AT_ONCE = 4096  # events whose words are drawn together
-_COLUMNS = {"time": "i8", "order": "i8", "kind": "i1", "side": "i1", "price": "i8", "size": "i8", "opening": "?"}
 
 
 def simulate(
@@ -46,7 +44,7 @@ def simulate(
 
     Args:
         table: The order flow.
-        events: How many events it has; the table of a jump or of a market order has more rows than events.
+        events: How many are played; what is returned has more rows, as a market order meets several orders.
         seed: Of its random words: a market of this seed of an ensemble.
         num_levels: Ticks of the grid; the market begins in its middle.
         window: Ticks that the mid may be from there before the grid moves; 0 never moves it.
@@ -343,8 +341,8 @@ class FlowMarket:
 
     def events(self) -> OrderEvents:
         """Return what happened to orders so far."""
-        rows = np.array(self._rows, np.int64).reshape(-1, len(_COLUMNS))
-        columns: Any = {name: rows[:, i].astype(kind) for i, (name, kind) in enumerate(_COLUMNS.items())}
+        rows = np.array(self._rows, np.int64).reshape(-1, len(COLUMNS))
+        columns: Any = {name: rows[:, i].astype(kind) for i, (name, kind) in enumerate(COLUMNS.items())}
         sessions = np.array([[0, self.time]], np.int64)
         return OrderEvents(**columns, sessions=sessions, tick=self.table.tick, lot=self.table.lot)
 

@@ -46,6 +46,11 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
 }
 
 
+def band_of(distance: np.ndarray) -> np.ndarray:
+    """Return the band of a distance, the last one of those beyond; of 0 and below the first."""
+    return np.clip(np.searchsorted(EDGES, distance, side="right") - 1, 0, BANDS - 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class FlowTable:
     """The order flow of a market as integers; arrays are int64. `UNIT`, `SHARE` and `HAZARD` are their units.

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.data.books import in_lots
-from kineticsim_env.data.events import OrderEvents
+from kineticsim_env.data.events import COLUMNS, OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.simulating import simulate
 from kineticsim_env.flow.table import FlowTable
 from kineticsim_env.runtime.values import aligned, check_count, check_instance
 
-_COLUMNS = ("time", "order", "kind", "side", "price", "size", "opening")
-
 
 @dataclasses.dataclass(frozen=True)
 class FlowValidation:
-    """What `FlowTable.validate` returns; printed, both tables.
+    """What `OrderFlow.validate` returns; printed, both tables.
 
     Attributes:
         scores: Distances between the data and all markets together.
@@ -120,5 +118,5 @@ def joined(parts: list[OrderEvents]) -> OrderEvents:
         dataclasses.replace(part, time=part.time + begin, sessions=part.sessions + begin)
         for part, begin in zip(parts, begins, strict=True)
     ]
-    columns = {name: np.concatenate([getattr(part, name) for part in moved]) for name in (*_COLUMNS, "sessions")}
+    columns = {name: np.concatenate([getattr(part, name) for part in moved]) for name in (*COLUMNS, "sessions")}
     return dataclasses.replace(parts[0], **columns)
