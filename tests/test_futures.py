@@ -50,7 +50,7 @@ def told(core):
 def all_of(core):
     params = core._engine.parameters().expand(core.simulator.num_markets, -1)
     tensors = {**core.simulator._state, **core.tensors, "fills": core.fills, "params": params}
-    return {name: tensor.clone() for name, tensor in tensors.items()}
+    return {name: tensor.cpu().clone() for name, tensor in tensors.items()}
 
 
 def assert_equal(one, two, without=()):

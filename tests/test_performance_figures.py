@@ -214,7 +214,7 @@ def test_pages_are_written_from_the_figures(script, tmp_path):
     reached = performance.rate(figures["engine", "paper, 256 agents"]["events_per_s"])
     assert f"agent-events/s in call auctions, preset `paper`, 256 agents | {reached} |" in readme.read_text()
     by_hand = "## The roofline of an event"
-    assert by_hand in text and text.count("<!-- end -->") == 9
+    assert by_hand in text and text.count("<!-- end -->") == 10
     assert (
         text.partition(by_hand)[2][:500] == (ROOT / "docs" / "performance.md").read_text().partition(by_hand)[2][:500]
     )

@@ -136,6 +136,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "calibration": ("trading",),
     "clearing": ("news", "continuous", "levers", "learners"),
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
+    "custom_steps": ("news", *_of_tasks("MarketMaking", rewards=False)),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
     "mechanisms": ("continuous", "levers"),
@@ -163,6 +164,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "stylised_facts": ("paper", "levers"),
     "traders": ("trading", "added agents"),
     "training": ("paper", "trading", "news", *_of_tasks("MarketMaking")),
+    "trainings": ("news", *_of_tasks("MarketMaking", "Trading")),
 }
 
 
