@@ -40,7 +40,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     scratch.fit(launch->levels);
     for (int64_t m = begin; m < end; ++m) {
       if (ks::leaves_alone(*launch, m)) continue;
-      if (launch->arrivals == ks::kArrivalsClock) {
+      if (launch->arrivals != ks::kArrivalsEach) {
         ks::play_on_clock(*launch, m, events);
         note(m, launch->error[m]);
         continue;

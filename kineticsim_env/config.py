@@ -30,6 +30,7 @@ from kineticsim_env.runtime.fields import (
     checked_regimes,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
+from kineticsim_env.runtime.flow_table import FlowTable, checked_flow
 from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
 from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
@@ -90,10 +91,11 @@ class MarketConfig:
         tax: Ticks per unit that slots pay, and by which built-in limit prices move against the trade.
         collar: How far from the last price orders may be priced, in ticks; 0 is off.
         tick_size: Prices are multiples of so many ticks of the grid.
-        arrivals: Whether `"each"` agent comes once per auction, or agents are drawn by a `"clock"` of events.
-        interval: Events of the clock per interval, 1 to 65535; None is `num_agents`.
+        arrivals: Whether `"each"` agent comes once per auction, agents are drawn by a `"clock"` of events, or events
+            are those of a `"flow"` of orders that is fitted to data, in which fields of agents have no part.
+        interval: Events per interval, 1 to 65535; None is `num_agents`. A flow needs a number.
         beat: Events from one beat to the next, at which the fundamental moves and orders are cancelled; None is
-            `num_agents`.
+            `num_agents`, or `interval` of a flow.
         mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
         quote_latency: Events after which a decision's quotes arrive, under `"continuous"`; with `interval` or more in a
             later decision.
@@ -105,6 +107,7 @@ class MarketConfig:
         agents: Agents of classes that users write, besides the built-in ones: `ks.mix(...)` or a count by class (or by
             its `module:name`); None is none. They count wherever agents do: in the defaults of `interval` and `beat`,
             and in who comes at an event.
+        flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`.
     """
 
     num_levels: int = 128
@@ -147,6 +150,7 @@ class MarketConfig:
     regimes: Any = None
     regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None
+    flow: Any = None
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -240,8 +244,13 @@ class MarketConfig:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether agents are drawn by a clock of events."""
-        return self.arrivals == "clock"
+        """Whether intervals have events: agents drawn by a clock, or orders of a flow."""
+        return self.arrivals != "each"
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether events are those of a fitted order flow."""
+        return self.arrivals == "flow"
 
     @property
     def is_continuous(self) -> bool:
@@ -279,6 +288,7 @@ class MarketConfig:
 _CHECKS = {
     "regimes": checked_regimes,
     "agents": functools.partial(checked_agents, most=layout.CONSTANTS["kMostAgentClasses"]),
+    "flow": checked_flow,
 }
 
 
@@ -292,6 +302,8 @@ def plain_fields(config: MarketConfig) -> dict[str, Any]:
     """Return the fields as plain numbers, texts, lists and dicts, as JSON keeps them; `make_config` reads them."""
 
     def plain(value: Any) -> Any:
+        if isinstance(value, FlowTable):
+            return value.numbers()
         return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
     return {name: plain(value) for name, value in config.to_dict().items()} | {"agents": stored_agents(config.agents)}

@@ -11,7 +11,7 @@ from flow_tables import plain_table, random_table
 
 from kineticsim_env.engines.numpy import flow, lives
 from kineticsim_env.engines.numpy.state import CLOCK, CONTINUOUS, Markets
-from kineticsim_env.flow.table import HAZARD, SHARE, FlowTable
+from kineticsim_env.runtime.flow_table import HAZARD, SHARE, FlowTable
 from kineticsim_env.runtime.layout import PARAMS_FIELDS
 
 WHOLE = ("prev_mid2", "last_tick", "price_origin", "fundamental_price", "error", "ret", "beat_price")  # int32

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kineticsim_env.flow import table as flow_table
 from kineticsim_env.flow.order_flow import OrderFlow
-from kineticsim_env.flow.table import BANDS, SHARE, SPREADS, STATES, UNIT
+from kineticsim_env.runtime import flow_table
+from kineticsim_env.runtime.flow_table import BANDS, SHARE, SPREADS, STATES, UNIT
 
 
 def random_table(seed: int) -> OrderFlow:

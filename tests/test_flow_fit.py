@@ -26,7 +26,7 @@ from kineticsim_env.flow.moments import (
 )
 from kineticsim_env.flow.order_flow import OrderFlow
 from kineticsim_env.flow.simulating import simulate
-from kineticsim_env.flow.table import BANDS, SHARE, UNIT
+from kineticsim_env.runtime.flow_table import BANDS, SHARE, UNIT
 
 pytestmark = pytest.mark.filterwarnings("ignore:OrderFlow.fit:UserWarning")
 SECOND = 10**9

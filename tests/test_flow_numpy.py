@@ -28,8 +28,8 @@ from kineticsim_env.engines.numpy.flow import (
 )
 from kineticsim_env.engines.numpy.rules import best_with_quotes
 from kineticsim_env.engines.numpy.state import Markets
-from kineticsim_env.flow.table import SHARE, UNIT
 from kineticsim_env.runtime.cxx import find_cxx
+from kineticsim_env.runtime.flow_table import SHARE, UNIT
 
 
 def by_side(m):

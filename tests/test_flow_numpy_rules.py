@@ -18,7 +18,7 @@ from kineticsim_env.engines.numpy.flow import (
     MARKET,
     NOTHING,
 )
-from kineticsim_env.flow.table import EDGES, GROUPS, SHARE
+from kineticsim_env.runtime.flow_table import EDGES, GROUPS, SHARE
 
 GOLDEN, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 

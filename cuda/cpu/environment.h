@@ -46,9 +46,9 @@ struct CoreMarket : Market<kLevers> {
   void read_parameters() {
     if constexpr (kLevers) p = launch.params[m];
   }
-  bool open_book(const int32_t* bids, const int32_t* asks) {
-    std::memcpy(bid, bids, levels * sizeof(int32_t));
-    std::memcpy(ask, asks, levels * sizeof(int32_t));
+  bool open_book(int64_t row) {
+    std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
+    std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
     return true;
   }
   bool open_book() {

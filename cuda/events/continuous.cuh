@@ -2,19 +2,19 @@
 // quotes as they arrive. matching.cuh says how an order is matched.
 #pragma once
 
-#include "events/matching.cuh"
+#include "events/flow.cuh"
 #include "events/under_way.cuh"
 
 namespace ks {
 
 template <int kSlots, typename Width>
-struct ContinuousMarket : MatchingMarket<kSlots, Width> {
-  using Base = MatchingMarket<kSlots, Width>;
+struct ContinuousMarket : FlowMarket<kSlots, Width> {
+  using Base = FlowMarket<kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::drawn, Base::error, Base::fundamental, Base::g,
       Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::taken, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::has_room, Base::match, Base::mid2, Base::mid2_of, Base::put_back,
-      Base::tick_of, Base::touched;
+      Base::share, Base::tick_of, Base::touched;
   using Lanes = typename Base::Lanes;
   using Touch = typename Base::Touch;
   using Order = typename Base::Order;
@@ -58,7 +58,9 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   }
 
   KS_ON_LANE bool take_beat() {
+    const int32_t place = origin;
     if (!follow_mid()) return false;
+    if (KS_FLOW && !this->take_lives_along(origin - place, (uint32_t)g)) return false;
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();
     this->take_return();
@@ -92,6 +94,7 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
+    if (KS_FLOW && this->lives.plays()) return this->take_flow_events((uint32_t)g, until);
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
     const bool plain = pricing.is_plain() && !checks_overflow && !counts;
     if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
@@ -192,16 +195,6 @@ struct ContinuousMarket : MatchingMarket<kSlots, Width> {
       }
     }
     return goes_on;
-  }
-
-  // What the first of the lanes that share the market has changed.
-  KS_ON_LANE void share() {
-    if constexpr (Lanes::kLanes > 1) {
-      book.share();
-      slots.template share<Lanes>();
-      last_tick = Lanes::from_first(last_tick), volume = Lanes::from_first(volume), error = Lanes::from_first(error);
-      if (kWithSeries) taken = Lanes::from_first(taken);
-    }
   }
 
   template <bool kPlain, bool kAdded>

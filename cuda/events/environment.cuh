@@ -59,12 +59,22 @@ struct EventEnvironmentMarket : EventRun<Market> {
 
   KS_ON_LANE void read_parameters() { this->p = with_constants(launch.params[this->m]); }
   // These return false where the book does not fit; then nothing but the book has changed.
-  KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
-    this->bound = book.load(bids, asks);
+  KS_ON_LANE bool open_book(int64_t row) {
+    const int64_t levels = this->levels, at = row * levels;
+    this->bound = book.load(launch.bank_bid + at, launch.bank_ask + at);
     book.replace_all();
+    if (Market::kMayFlow && this->lives.plays())
+      this->lives.load(launch.bank_lives + 2 * at, launch.bank_fleeting_units + at, launch.bank_flow + 8 * row, this->levels);
     return this->is_held();
   }
   KS_ON_LANE bool open_book() {
+    if constexpr (Market::kMayFlow) {
+      if (this->lives.plays()) {
+        this->open_flow();
+        this->bound = book.larger_total();
+        return this->is_held();
+      }
+    }
     this->bound = this->p.init_depth;
     book.open(this->p.init_price, this->p.init_depth);
     return this->is_held();

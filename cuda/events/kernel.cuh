@@ -27,7 +27,12 @@ KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, Slot
   Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
   using Drawn = typename Width::Drawn;
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
-  return {kept(rows), kept(bits), kept(drawn), &slots};
+  LivesMemory lives = {nullptr, nullptr};
+  if constexpr (KS_FLOW && Width::Lanes::kLanes > 1) {
+    uint32_t* const counts = reinterpret_cast<uint32_t*>(shared + shared_event_ints(levels, Width::kMarkets)) + column;
+    lives = {kept(counts), kept(reinterpret_cast<int32_t*>(counts + levels * Width::kMarkets))};
+  }
+  return {kept(rows), kept(bits), kept(drawn), &slots, lives};
 }
 
 #if KS_TASK

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "events/arrivals.cuh"
+#include "events/lives.cuh"
 #include "events/queues.cuh"
 #include "model/auction.h"
 #include "model/compiled_in.cuh"
@@ -18,6 +19,7 @@ struct EventMemory {
   OccupiedBits* bits;
   typename Width::Drawn* drawn;  // of kDrawn events (continuous.cuh), on a GPU under continuous trading
   SlotRoom<kSlots>* slots;
+  LivesMemory lives;             // of an order flow
 };
 
 template <bool kContinuous, int kSlots, typename Width>
@@ -30,6 +32,7 @@ struct EventMarket : MarketNumbers {
   MarketParams p;
   const int levels;
   EventBook<Width> book;
+  FlowLives<Width> lives;
   EventSlots<kSlots> slots;
   RegimeParams now;
   Pricing pricing;
@@ -43,12 +46,13 @@ struct EventMarket : MarketNumbers {
   const Column<typename Width::Drawn, Width> drawn;  // the next events, of which none has been matched
   using Lanes = typename Width::Lanes;  // those that share this market
 
+  static constexpr bool kMayFlow = KS_FLOW != 0 && kContinuous;  // whether orders may be those of a fitted flow
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
   static constexpr int64_t kNarrowMost = 1 << 15;
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const Memory& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), slots(*memory.slots), drawn{memory.drawn} {
+        book(memory.row, memory.bits, KS_LEVELS), lives(launch, memory.lives), slots(*memory.slots), drawn{memory.drawn} {
     load();
   }
 
@@ -59,6 +63,7 @@ struct EventMarket : MarketNumbers {
     beat_price = launch.beat_price ? launch.beat_price[m] : last_tick + origin;
     regime = launch.regime ? launch.regime[m] : 0;
     bound = book.load_own(launch, m);
+    if (kMayFlow) lives.load(launch, m, levels);
     slots.load(launch, m);
     prepare();
   }
@@ -66,6 +71,7 @@ struct EventMarket : MarketNumbers {
   // What follows from the state.
   KS_ON_LANE void prepare() {
     growth = (int64_t)p.levers.interval * largest_order(launch, p);
+    if (kMayFlow && lives.plays()) growth = lives.growth(p, levels);
     now = parameters_in_force(p, launch.regimes, regime);
     g = (uint32_t)t * (uint32_t)p.levers.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
     beat = (int64_t)((g + p.levers.beat - 1) / (uint32_t)p.levers.beat);
@@ -81,6 +87,7 @@ struct EventMarket : MarketNumbers {
     if (launch.beat_price) launch.beat_price[m] = beat_price;
     if (launch.regime) launch.regime[m] = regime;
     book.store_own(launch, m);
+    if (kMayFlow) lives.store(launch, m, levels);
     slots.template store<Lanes>(launch, m);
   }
 
@@ -246,6 +253,7 @@ struct EventMarket : MarketNumbers {
   KS_ON_LANE void begin_interval() {
     const int64_t quotes = (int64_t)slots.quote_count() * kMaxQuoteQty;  // standing, and as much fresh
     checks_overflow = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
+    if (kMayFlow && lives.plays()) checks_overflow |= lives.may_stop(p, levels);
     bound += growth;
     if (checks_overflow) store();
   }

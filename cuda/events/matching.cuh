@@ -15,8 +15,8 @@ namespace ks {
 template <int kSlots, typename Width>
 struct MatchingMarket : EventMarket<true, kSlots, Width> {
   using Base = EventMarket<true, kSlots, Width>;
-  using Base::book, Base::checks_overflow, Base::error, Base::last_tick, Base::levels, Base::origin, Base::p, Base::slots,
-      Base::volume;
+  using Base::book, Base::checks_overflow, Base::error, Base::last_tick, Base::levels, Base::lives, Base::origin, Base::p,
+      Base::slots, Base::volume;
   using Base::best, Base::quoted;
 
   int64_t taken;  // what takers have bought in this interval, less what they have sold; counted if it is recorded
@@ -154,6 +154,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
       if (kSlots == 0 || before_quote > 0) {
         const auto part = touch.book.take_ahead(here, before_quote, other);
         units = part.units, here = part.next;
+        if (KS_FLOW) lives.take(touch.book, touch.book.flip(place, other), units);
         if (kSlots && quoted == place) touch.ahead.set(other, touch.ahead.of(other) - units);
       } else {
         if (taker >= 0 && slots.slot_of(front_of(touch, other)) == taker) break;
@@ -165,6 +166,7 @@ struct MatchingMarket : EventMarket<true, kSlots, Width> {
       note(hit, units);
     }
     if (hit == kNoPlace) return left;
+    if (KS_FLOW) lives.end_trade(touch.book);
     touch.book.best.set(other, here);
     note_trade<kPlain>(touch, hit, ordered - left, side);
     return left;

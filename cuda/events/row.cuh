@@ -205,6 +205,14 @@ struct BookRow {
     best.set(side, by < 0 ? next_there : min_of(best.of(side), place));
     return changed;
   }
+  // Take units at any place where they rest.
+  KS_ON_LANE void remove(int32_t place, int32_t units, int32_t side) {
+    Cell& here = row[flip(place, side)];
+    here = (Cell)(here - negated(side, units));
+    if (here != 0) return;
+    mark(place, side, false);
+    if (place == best.of(side)) best.set(side, next((place + lead) / kWordBits, side));
+  }
   KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
     const Taken taken = take_ahead(place, quantity, side);
     best.set(side, taken.next);

@@ -80,6 +80,9 @@ struct EventRun : Market {
   // All decisions of the launch. Returns false where it cannot go on in cells of 16 bits: its state is stored then, and
   // another market goes on `from` there.
   KS_ON_LANE bool run(RunPlace& from) {
+    if constexpr (Market::kMayFlow) {
+      if (launch.env_mode == kLaunchModeOpen) return this->open_flow(), this->store(), true;
+    }
     if (this->stopped()) return true;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
     for (; from.number < launch.decisions; ++from.number, from.interval = 0) {

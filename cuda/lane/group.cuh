@@ -46,6 +46,21 @@ struct Group {
     if constexpr (kSize > 1) x = (T)KS_SHUFFLE_LANES(mask(), x, first());
     return x;
   }
+  // A lane's number.
+  template <typename T>
+  static KS_ON_LANE T from(int lane, T x) {
+    if constexpr (kSize > 1) x = (T)KS_SHUFFLE_LANES(mask(), x, first() + lane);
+    return x;
+  }
+  // The sum of the lanes' numbers up to the own one.
+  template <typename T>
+  static KS_ON_LANE T sum_upto(T x) {
+    for (int by = 1; by < kSize; by *= 2) {
+      const T before = (T)KS_SHUFFLE_LANES(mask(), x, lane() >= by ? this_lane() - by : this_lane());
+      if (lane() >= by) x += before;
+    }
+    return x;
+  }
   template <typename T>
   static KS_ON_LANE T sum(T x) {
     for (int by = kSize / 2; by > 0; by /= 2) x += (T)KS_SHUFFLE_LANES(mask(), x, this_lane() ^ by);

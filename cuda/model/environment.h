@@ -64,7 +64,7 @@ struct FeatureRows {
 //   feature_rows<kRow>(ended)       where its final observations go, and unless its episode has ended a copy: a FeatureRows, or
 //                                   what is used as one
 //   read_parameters()               anew, of this market
-//   open_book(bids, asks)           a warm start's, or
+//   open_book(row)                  a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
 //   go_on(fresh, records, forced, lasts)   the auctions of a decision with these quotes, to be cut to the pre-trade limits, and their
@@ -137,10 +137,7 @@ struct ThreadEnvironment : Market {
       this->read_parameters();
     }
     const int64_t row = opening.bank_row;
-    if (task.bank_size > 0 ? !this->open_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels)
-                           : !this->open_book()) {
-      return false;
-    }
+    if (task.bank_size > 0 ? !this->open_book(row) : !this->open_book()) return false;
     launch.episode[m] = episode;
     volume = trades = 0;
     static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);

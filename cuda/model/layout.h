@@ -69,7 +69,7 @@ enum Tie { kTieLowest = 0, kTieMid = 1 };
 enum Residue { kResidueRest = 0, kResidueCancel = 1 };
 enum Rounding { kRoundingEven = 0, kRoundingCoin = 1 };
 enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
-enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
+enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1, kArrivalsFlow = 2 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
 enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
 enum ActionForm { kActionFormQuotes = 0, kActionFormOrder = 1, kActionFormTrade = 2 };  // action_form in tasks.h: of each role
@@ -93,7 +93,10 @@ enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
 // Of a side of a slot's quote, as it arrives; a bit each. And why nothing, or not all, of it came to rest.
 enum OrderFlag { kOrderFlagKeep = 1, kOrderFlagPostOnly = 2, kOrderFlagImmediateOrCancel = 4, kOrderFlagMarket = 8 };
 enum Reject { kRejectPostOnly = 1, kRejectOwnOrder = 2 };
-enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
+// The last one opens the books of order flows, for a reset of the host.
+enum LaunchMode {
+  kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3, kLaunchModeOpen = 4
+};
 // Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/auction.h).
 enum Series {
   kSeriesLastPrice = 0, kSeriesVolume = 1, kSeriesMid2 = 2, kSeriesFundamental = 3, kSeriesBestBid = 4, kSeriesBestAsk = 5,
@@ -325,6 +328,11 @@ struct Launch {
   int32_t* regime;                 // [M]
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
+  // State of a market of an order flow (model/flow.h), else null.
+  const int64_t* flow_table;       // [Z] struct FlowNumbers
+  int32_t* lives;                  // [M, 2, L] orders, fleeting and lasting ones
+  int32_t* fleeting_units;         // [M, L]
+  int64_t* flow;                   // [M, 8] struct FlowState
   // State of its slots.
   int32_t* quotes;                 // [M, K, O, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
@@ -390,6 +398,9 @@ struct Launch {
   const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
   const int32_t* bank_regime;      // [B], or null where there are no regimes
   const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
+  const int32_t* bank_lives;       // [B, 2, L], and what follows, or null where there is no order flow
+  const int32_t* bank_fleeting_units; // [B, L]
+  const int64_t* bank_flow;        // [B, 8]
   TaskParams task;
   // Policies of slots that users have written; U and V words of a market's: parameters and memory.
   SlotPolicy slot_policies[32];

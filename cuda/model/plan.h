@@ -63,6 +63,8 @@ KS_RULE int event_ints(int levels, bool rollout) {
 KS_RULE int shared_event_ints(int levels, int markets) {
   return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * (kDrawnTogether + 1));
 }
+// Behind these of an order flow's markets, per tick the orders of both lives, and the units of fleeting ones.
+KS_RULE int flow_ints(int levels, int markets) { return markets * 2 * levels; }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
@@ -84,6 +86,7 @@ struct PlanRequest {
   int32_t forced_auctions;        // that may follow a decision
   int32_t extras;                 // columns of an observation behind the others
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
+  int32_t flow;                   // 1: under continuous trading, of an order flow
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t added_agents;           // that users have added, likewise of a market
   int32_t own_numbers;            // that these read and write in an auction, see kMostOwnNumbers
@@ -166,14 +169,18 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 }
 
 KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
-  return lanes > 1 ? shared_event_ints(ask.levels, kWarpLanes / lanes) : event_ints(ask.levels, ask.rollout);
+  const int markets = kWarpLanes / lanes;
+  return lanes == 1 ? event_ints(ask.levels, ask.rollout)
+                    : shared_event_ints(ask.levels, markets) + (ask.flow ? flow_ints(ask.levels, markets) : 0);
 }
 
 // Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
 // quarter of them for half as many, with more registers. With more markets each has one lane, as what lanes do together for
 // several markets of a warp takes longer than what they do for themselves. More lanes where memory does not hold as many books as
-// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset.
+// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset. Of an order flow all ticks are
+// looked at together, whenever a best price has moved.
 KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
+  if (ask.flow) return kWarpLanes;
   if (ask.lanes_per_market) return ask.lanes_per_market;
   const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
   int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;

@@ -146,7 +146,8 @@ KS_RULE void note_opening_value(const Launch& launch, const TaskParams& task, in
 // Whether a reset or a restart does nothing to market m.
 KS_RULE bool leaves_alone(const Launch& launch, int64_t m) {
   if (launch.env_mode == kLaunchModeEnvRestart) return !launch.done[m];
-  return launch.env_mode == kLaunchModeEnvReset && launch.reset_mask && !launch.reset_mask[m];
+  const bool resets = launch.env_mode == kLaunchModeEnvReset || launch.env_mode == kLaunchModeOpen;
+  return resets && launch.reset_mask && !launch.reset_mask[m];
 }
 // Whether a launch has rewards and flags of its own.
 KS_RULE bool has_results(const Launch& launch) { return launch.env_mode != kLaunchModeEnvRestart; }
@@ -220,7 +221,8 @@ KS_RULE void note_rejects(const Launch& launch, int64_t m, int k, int32_t reject
 // Where a market stands when an episode begins: at its warm start, or in the opening book's middle.
 KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& task, const MarketParams& p,
                                       const Opening& opening, uint64_t key, int32_t error) {
-  if (task.bank_size == 0) return {2 * p.init_price, p.init_price, 0, p.fundamental_price, error, key, 0};
+  const int32_t between = launch.arrivals == kArrivalsFlow;  // such a book opens with a spread of one tick
+  if (task.bank_size == 0) return {2 * p.init_price - between, p.init_price, 0, p.fundamental_price, error, key, 0};
   const int32_t* scalars = launch.bank_scalars + 4 * opening.bank_row;
   return {scalars[0], scalars[1], scalars[2], scalars[3], error, key, 0};
 }

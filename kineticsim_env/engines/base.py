@@ -23,8 +23,8 @@ from kineticsim_env.engines.slot_policies import SlotPolicies, placed
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import ROLES, action_form
 
-RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
-    layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
+RUN, ENV_STEP, ENV_RESET, ENV_RESTART, OPEN = (
+    layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart", "open")
 )
 NO_COPY = (
     "an engine cannot be copied or pickled; use clone() of an environment, Simulator.branch(), or state_dict() and "
@@ -116,7 +116,7 @@ class Engine:
 
         `reach` is that of recorded depths, at most 2^31 - 1.
         """
-        if mode != RUN:
+        if mode not in (RUN, OPEN):
             self._check_task(mode, tensors)
         for name, tensor in tensors.items():
             if tensor is not None:
@@ -204,6 +204,10 @@ class Engine:
         """Play decisions with a policy inside the launch; see `CudaEngine.roll_out`, which alone can."""
         raise NotImplementedError
 
+    def open_flow(self, chosen: torch.Tensor) -> None:
+        """Open the books of markets of an order flow, bool `[M]`; all else of them is at its opening."""
+        self.launch(OPEN, reset_mask=chosen)
+
     def restart(self) -> None:
         """Begin the episodes of markets whose last ones have ended, in a launch of its own."""
         self.launch(ENV_RESTART)
@@ -236,7 +240,7 @@ class Engine:
         """Refuse a market that the engine cannot play: EngineUnavailable, naming the first field."""
 
     def set_ensemble(self, config: MarketConfig) -> None:
-        """Take over what is one for the ensemble: arrivals, mechanism, and the table of regimes."""
+        """Take over what is one for the ensemble: arrivals, mechanism, the table of regimes, the order flow."""
         raise NotImplementedError
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:

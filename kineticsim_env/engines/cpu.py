@@ -12,11 +12,12 @@ import torch
 from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MAX_ORIGIN
 from kineticsim_env.engines.agents import AgentGroup
-from kineticsim_env.engines.base import ENV_RESET
+from kineticsim_env.engines.base import ENV_RESET, OPEN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stopped
 from kineticsim_env.errors import EngineUnavailable, MarketError
 from kineticsim_env.runtime import agent_library, build, layout
 from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.runtime.flow_table import MOST_AT_OPENING, TIME, FlowTable
 
 
 class CpuEngine(NativeEngine):
@@ -66,7 +67,7 @@ class CpuEngine(NativeEngine):
         for launcher in self._previous_launchers.values():
             if launcher.played.value:  # by programs that torch compiled, which count no auctions
                 self._safe_auctions = launcher.played.value = 0
-        if mode == ENV_RESET:
+        if mode in (ENV_RESET, OPEN):
             self._safe_auctions = 0
         elif total_auctions > self._safe_auctions:
             self._safe_auctions = self._count_safe_auctions()
@@ -101,9 +102,21 @@ class CpuEngine(NativeEngine):
         furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
         origin_room = MAX_ORIGIN - furthest
         moves = 1  # of the grid in an auction, at most
-        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+        if self._struct.arrivals != layout.ENUMS["Arrivals"]["each"]:
             moves += int(np.max(-(-self._rows["interval"] // self._rows["beat"])))
-        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves)))
+        least = min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves))
+        return max(0, least if self._flow is None else min(least, self._count_safe_of_flow(self._flow)))
+
+    def _count_safe_of_flow(self, flow: FlowTable) -> int:
+        """Return how many intervals neither the time of an order flow nor its weights can be too large in."""
+        of_banks = {name: self._tensors[name] for name in ("bank_lives", "bank_flow") if name in self._tensors}
+        lives, flows = self._tensors["lives"], self._tensors["flow"]
+        orders = max(int(some.sum((1, 2)).max()) for some in (lives, of_banks.get("bank_lives", lives)))
+        time = max(int(some[:, TIME].max()) for some in (flows, of_banks.get("bank_flow", flows)))
+        events = int(self._rows["interval"].max())
+        come = events + int(self._openings().max()) * MOST_AT_OPENING
+        weighs = (2**40 - 1) // int(flow.cancel.max()) - orders
+        return min((2**62 - 1 - time) // (events * 32 * int(flow.gap.max())), weighs // come)
 
     def _shape(self, mode: int) -> dict[str, int]:
         function = ctypes.cast(self._library.ks_cpu_launch, ctypes.c_void_p).value

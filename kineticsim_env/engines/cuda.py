@@ -12,7 +12,7 @@ from kineticsim_env.agents import programs
 from kineticsim_env.agents.policies import ProgramPolicy, text_of_policies
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.agents import AgentGroup
-from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN
+from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, OPEN, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
@@ -23,6 +23,11 @@ _WORK_TO_SPECIALISE = 6 * 10**11
 # Beside the modes of a launch: runs that record further series, and steps of order records, have kernels of their own,
 _SERIES_RUN, _STEP_OF_RECORDS = -1, 99
 _ROLLOUTS = 100  # and so has, from this number on, each shape of a policy's network
+
+
+def _kind(mode: int) -> int:
+    """Return which of the kernels plays a mode: 0 for those of runs, 1 for an environment's."""
+    return int(mode not in (RUN, OPEN))
 
 
 class CudaEngine(NativeEngine):
@@ -53,7 +58,7 @@ class CudaEngine(NativeEngine):
     @property
     def _events(self) -> int:
         """KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading."""
-        if self._struct.arrivals != layout.ENUMS["Arrivals"]["clock"]:
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["each"]:
             return 0
         return 1 + int(self._struct.mechanism == layout.ENUMS["Mechanism"]["continuous"])
 
@@ -172,6 +177,7 @@ class CudaEngine(NativeEngine):
             extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
             events=self._events,
+            flow=int(self._flow is not None),
             added_agents=self._struct.added_agents,
             own_numbers=self._own_numbers(),
             lanes=int(self.force.get("KS_LANES", -1)),
@@ -190,6 +196,7 @@ class CudaEngine(NativeEngine):
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
             **({"KS_PROGRAMS": 1} if mode > 0 and self._policies_text else {}),
+            **({"KS_FLOW": 1} if self._flow is not None else {}),
             **({"KS_UNDER_WAY": 1} if "due" in self._tensors else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
@@ -242,7 +249,7 @@ class CudaEngine(NativeEngine):
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
-        kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
+        kind = _SERIES_RUN if self._struct.records > 1 else _kind(mode)
         if mode == ENV_STEP and self._struct.new_quotes:
             kind = _STEP_OF_RECORDS
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
@@ -298,7 +305,7 @@ class CudaEngine(NativeEngine):
                 setattr(struct, name, self._bound.get(name))
 
     def _shape(self, mode: int) -> dict[str, int]:
-        kernel, grid, block, shared = self.prepare(min(mode, 1))
+        kernel, grid, block, shared = self.prepare(_kind(mode))
         further = mode == RUN and self._records_further
         return {
             "function": kernel.function,

@@ -122,6 +122,8 @@ class Ensemble(LiveMarkets):
                 self._take_population(drawn)
             memory = self._opening_memory if self.sizes["Q"] else None
             open_books(tensors, self._opening, chosen, len(self.config.regimes or ()), memory)
+            if self.config.is_flow:
+                self.engine.open_flow(chosen)
             self.engine.state_changed()
 
     @one_at_a_time
@@ -138,8 +140,8 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes` and `agents`. A `window` above
-                0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all markets from
+                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes`, `agents` and `flow`. A `window`
+                above 0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all markets from
                 the start. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
@@ -282,7 +284,7 @@ class Ensemble(LiveMarkets):
             table = parameter_table(self.config, self._groups, self.num_markets if self.config.per_market else 1)
             self.engine.set_agent_parameters(table)
         self.engine.set_parameters(self.rows)
-        self._opening = opening_book(self.rows, self.config.num_levels, self.device)
+        self._opening = opening_book(self.rows, self.config.num_levels, self.device, self.config.is_flow)
 
     def _opening_memory(self, regime: np.ndarray) -> np.ndarray:
         """Return what agents remember at the opening, int32 `[M, Q]` or `[1, Q]`."""
@@ -297,6 +299,7 @@ def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:
         *(layout.REGIME_STATE if config.regimes is not None else ()),
         *(layout.CLOCK_STATE if config.uses_clock else ()),
         *(layout.MEMORY_STATE if sizes["Q"] else ()),
+        *(layout.FLOW_STATE if config.is_flow else ()),
         *(layout.QUEUE_STATE if config.is_continuous else ()),
         *(layout.WAY_STATE if sizes["K"] and config.quotes_may_wait else ()),
     ]

@@ -17,9 +17,10 @@ from kineticsim_env.agents.policies import ProgramPolicy
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.agents import AgentGroup
-from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, OPEN, RUN, Engine, pack, unpack
 from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.flow_table import FlowTable, most_at_tick, numbers_of_engines
 
 INT32_LIMIT = 2**31
 _FURTHER = frozenset(f"series_{name}" for name in layout.FURTHER_SERIES)
@@ -42,6 +43,7 @@ class NativeEngine(Engine):
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._previous_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
         self._regimes: dict[str, np.ndarray] = {}
+        self._flow: FlowTable | None = None
         self._groups: tuple[AgentGroup, ...] = ()
         super().__init__(device, sizes, tensors)
 
@@ -60,6 +62,9 @@ class NativeEngine(Engine):
             self._regimes = regime_rows(config)
             table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
             self.bind({"regimes": torch.from_numpy(table).to(self.device)})
+        self._flow = config.flow
+        if config.is_flow:
+            self.bind({"flow_table": torch.from_numpy(numbers_of_engines(config.flow)).to(self.device)})
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
         self._groups = tuple(groups)
@@ -112,7 +117,9 @@ class NativeEngine(Engine):
         self._launchers = {}
         self._rows = rows
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
-        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+        if self._flow is not None:
+            ordered = rows["interval"] * self._flow.limit_size.max() + self._openings() * most_at_tick(self._flow)
+        elif self._struct.arrivals != layout.ENUMS["Arrivals"]["each"]:
             ordered = rows["interval"] * np.maximum(largest, self._struct.largest_added_order)
         else:
             ordered = (rows["first_fundamental"] + rows["num_fundamental"]) * largest
@@ -121,6 +128,10 @@ class NativeEngine(Engine):
         before = self._growth
         self._growth = max(before, self._orders + self._most_quoted())
         return self._growth == before
+
+    def _openings(self) -> np.ndarray:
+        """Return how many ticks of an order flow's grid open in an interval, at most, int64 `[rows]`."""
+        return self._sizes["L"] * (self._rows["interval"] // self._rows["beat"] + 1)
 
     def _most_quoted(self) -> int:
         """Return the most that slots' quotes hold on a side."""
@@ -218,7 +229,7 @@ class NativeEngine(Engine):
 
     def _total(self, mode: int, decisions: int, auctions: int) -> int:
         """Return the most auctions of a launch."""
-        if mode == ENV_RESTART:
+        if mode in (ENV_RESTART, OPEN):
             return 0
         return decisions * auctions + (self._struct.task.forced_auctions if mode == ENV_STEP else 0)
 
@@ -290,6 +301,7 @@ def market_stopped(market: int, t: int, error: int) -> str:
     if error & layout.CONSTANTS["kErrorOrigin"]:
         return f"market {market}: at t = {t} the window would leave +/-2^29 ticks; reset it, or start nearer to 0"
     return (
-        f"market {market}: at t = {t} the total quantity on a side would reach 2^31; "
+        f"market {market}: at t = {t} the total quantity on a side would reach 2^31 (or an order flow's time 2^62 ns, or "
+        "its weights 2^40); "
         "use cancel_prob so that the book cannot grow for ever, smaller orders, or reset earlier"
     )

@@ -57,10 +57,12 @@ def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndar
     return counts
 
 
-def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.device) -> dict[str, torch.Tensor]:
+def opening_book(
+    rows: Mapping[str, np.ndarray], levels: int, device: torch.device, flow: bool = False
+) -> dict[str, torch.Tensor]:
     """Return what markets hold at their opening, by the names of `struct Launch`; all else is 0, but for the regime.
 
-    Their parameters are int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
+    The book of an order flow, which has a spread of one tick, is the engine's (`Engine.open_flow`). Their parameters are int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
     """
     price, depth, fundamental = (
         torch.from_numpy(rows[name].astype(np.int32)).to(device)[:, None]
@@ -70,7 +72,7 @@ def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.devi
     return {
         "bid": torch.where(ticks == price - 1, depth, 0),
         "ask": torch.where(ticks == price + 1, depth, 0),
-        "prev_mid2": 2 * price[:, 0],
+        "prev_mid2": 2 * price[:, 0] - int(flow),
         "last_tick": price[:, 0],
         "beat_price": price[:, 0],
         "fundamental_price": fundamental[:, 0],

@@ -40,6 +40,8 @@ def threshold(probability: Any, scale: int) -> np.ndarray:
 
 def class_counts(config: MarketConfig, num_rows: int) -> np.ndarray:
     """Count the agents of each class by largest remainder; int64 `[num_rows, 4]` in the order of `CLASSES`."""
+    if config.is_flow:
+        return np.zeros((num_rows, len(CLASSES)), np.int64)
     agents = np.broadcast_to(np.asarray(config.num_agents, dtype=np.int64), (num_rows,))
     shares = [np.broadcast_to(np.asarray(getattr(config, name), dtype=np.float64), (num_rows,)) for name in CLASSES]
     scaled = np.rint(np.stack(shares, axis=1) * agents[:, None] * 65536.0).astype(np.int64)
@@ -104,12 +106,13 @@ def parameter_rows(
         rows[row] = column(threshold(getattr(config, name), scale))
     rows["fundamental_price"] = column(_fundamental_at_start(config.fundamental_price, config.init_price))
     rows["inventory_limit"] = column(-1 if config.inventory_limit is None else config.inventory_limit)
-    agents = config.num_agents + np.asarray(config.added_agents)
+    agents = np.asarray(0 if config.is_flow else config.num_agents) + config.added_agents
     rows["num_agents"] = column(agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)
-        rows[name] = column(0 if not config.uses_clock else agents if given is None else given)
+        default = config.interval if config.is_flow else agents
+        rows[name] = column(0 if not config.uses_clock else default if given is None else given)
     return rows
 
 

@@ -54,8 +54,8 @@ class WarmStarts:
 
         Returns:
             `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, with regimes `bank_regime` int32
-            `[B]`, and where agents have memory `bank_memory` int32 `[B, Q]`, owner after owner; empty if the task has
-            none.
+            `[B]`, where agents have memory `bank_memory` int32 `[B, Q]`, and of an order flow `bank_lives`,
+            `bank_fleeting_units` and `bank_flow`, owner after owner; empty if the task has none.
         """
         simulator, task = self._simulator, self._task
         owner, size = choose_owner(task, simulator.config, scenarios)
@@ -77,6 +77,7 @@ class WarmStarts:
         bank.run(self._auctions)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
         besides = {"bank_regime": "regime", "bank_memory": "agent_memory"}
+        besides |= {f"bank_{name}": name for name in layout.FLOW_STATE}
         return {
             **{name: bank.tensors[held] for name, held in besides.items() if held in bank.tensors},
             "bank_bid": bank.bid,

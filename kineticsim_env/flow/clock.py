@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kineticsim_env.flow.table import AFTER, STATES
+from kineticsim_env.runtime.flow_table import AFTER, STATES
 
 _RUN = 400  # gaps
 _COARSE = 1000  # nanoseconds: times of data that are multiples of it do not tell events apart

@@ -15,7 +15,7 @@ from kineticsim_env.flow.jumps import Jumps, find
 from kineticsim_env.flow.lives import Lives, Seen, fit_lives, look
 from kineticsim_env.flow.moments import MarketOrders, market_orders, mid_variance
 from kineticsim_env.flow.simulating import simulate
-from kineticsim_env.flow.table import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
+from kineticsim_env.runtime.flow_table import EDGES, FIELDS, GROUPS, HAZARD, SHARE, SIZES, UNIT, FlowTable
 from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
 
 JUMP_EVENTS = 96

@@ -12,7 +12,7 @@ import numpy as np
 
 from kineticsim_env.data.books import follow_orders, replay
 from kineticsim_env.data.events import ADD, BID, DELETE, REDUCE, OrderEvents
-from kineticsim_env.flow.table import BANDS, EDGES, SPREADS, band_of
+from kineticsim_env.runtime.flow_table import BANDS, EDGES, SPREADS, band_of
 
 _PSEUDO = 3  # cancellations that each rate has beside the data's, at the mean rate of its life
 _PSEUDO_SHARE = 2  # limit orders likewise

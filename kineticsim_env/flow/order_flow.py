@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any, Self
 
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.flow import fitting, simulating, validating
-from kineticsim_env.flow.table import FlowTable
-from kineticsim_env.runtime.values import show
+from kineticsim_env.runtime.flow_table import FlowTable, shipped
+from kineticsim_env.runtime.values import check_choice
 
 
 class OrderFlow(FlowTable):
@@ -22,10 +21,8 @@ class OrderFlow(FlowTable):
         Raises:
             ValueError: If there is none of that name.
         """
-        names = sorted(path.stem for path in Path(__file__).parent.glob("*.json"))
-        if name not in names:
-            raise ValueError(f"name: expected one of {names}, got {show(name)}")
-        return cls.load(Path(__file__).with_name(f"{name}.json"))
+        check_choice("name", name, shipped())
+        return cls.load(shipped()[name])
 
     @classmethod
     def fit(

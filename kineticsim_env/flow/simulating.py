@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kineticsim_env.data.events import ADD, ASK, BID, COLUMNS, DELETE, EXECUTE, REDUCE, OrderEvents
-from kineticsim_env.flow.table import BANDS, EDGES, GROUPS, SPREADS, FlowTable, band_of
 from kineticsim_env.runtime import words
+from kineticsim_env.runtime.flow_table import BANDS, EDGES, GROUPS, SPREADS, FlowTable, band_of
 from kineticsim_env.runtime.values import check_count, check_instance, progress_bar
 
 FLEETING, LASTING = range(2)

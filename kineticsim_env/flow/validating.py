@@ -12,7 +12,7 @@ from kineticsim_env.data.events import COLUMNS, OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.simulating import simulate
-from kineticsim_env.flow.table import FlowTable
+from kineticsim_env.runtime.flow_table import FlowTable
 from kineticsim_env.runtime.values import aligned, check_count, check_instance
 
 

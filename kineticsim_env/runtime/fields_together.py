@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
+from kineticsim_env.runtime.flow_table import most_at_tick
 
 _SHARES_NEAR = 1e-6  # what shares may sum to besides 1: those in float32 sum to 1 within 3e-7
 _SHARES_EXACT = 1e-9  # shares that sum to 1 but for the rounding of float64 stay as they are given
@@ -48,6 +49,7 @@ def check_together(config: Any) -> None:
     refuse("num_agents", submitted > largest, f"num_agents * max_order_qty{besides} up to {largest}")
     refuse("tick_size", array("tick_size") > levels, f"1 to num_levels = {levels}")
     _check_clock(config, refuse)
+    _check_flow(config, refuse)
     _check_regimes(config)
     total = np.atleast_1d(_sum_of_shares(config))
     off = np.abs(total - 1.0)
@@ -100,6 +102,26 @@ def _check_clock(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     for name in ("taker_fee", "quote_latency"):
         refuse(name, (np.asarray(getattr(config, name)) != 0) & (not continuous), "0 where mechanism is 'call'")
     refuse("orders_per_side", config.orders_per_side > 1 and not continuous, "1 where mechanism is 'call'")
+
+
+def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
+    """Check what only a fitted order flow has, and what it has not: nothing in it is of agents."""
+    if not config.is_flow:
+        if config.flow is not None:
+            raise ValueError(f"flow: expected None where arrivals is {config.arrivals!r}, got an order flow")
+        return
+    if config.flow is None:
+        raise ValueError("flow: expected an order flow, or the name of one that ships, where arrivals is 'flow', got None")
+    refuse("mechanism", not config.is_continuous, "'continuous' where arrivals is 'flow'")
+    refuse("interval", config.interval is None, "a number of events where arrivals is 'flow', as there are no agents")
+    for name, none in {"population": "fixed", "tick_size": 1, "cancel_prob": 0, "tax": 0, "collar": 0}.items():
+        refuse(name, np.asarray(getattr(config, name)) != none, f"{none!r} where arrivals is 'flow'")
+    for name, given in {"agents": bool(config.agents), "regimes": config.regimes is not None}.items():
+        if given:
+            raise ValueError(f"{name}: expected None where arrivals is 'flow', whose orders are of nobody")
+    most = config.num_levels * most_at_tick(config.flow)
+    if most >= 1 << 31:
+        raise ValueError(f"flow: expected a book that opens with less than 2^31 units on a side, got up to {most}")
 
 
 def _check_regimes(config: Any) -> None:

@@ -75,6 +75,8 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
         check.refuse("regime", (saved["regime"] < 0) | (saved["regime"] > largest), f"0 to {int(largest.max())}")
     if "queue" in saved and saved["queue"].numel():
         _check_queues(check, saved, levels)
+    if "lives" in saved:
+        _check_flow(check, saved)
     if "due" in saved:
         _check_under_way(check, saved, row["interval"])
 
@@ -135,6 +137,25 @@ def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int)
     check.refuse("queue", (saved["queue"] < 0) | (saved["queue"] > there), "0 to the built-in quantity at the quote")
     latest = 256 * _per_market(saved["t"], quantity) * (quantity > 0)
     check.refuse("moments", (saved["moments"] < 0) | (saved["moments"] > latest), "0 to 256 t, 0 without a quote")
+
+
+def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+    """A tick has orders of a life where it has units of it, no more orders than units, and less than 2^15 orders."""
+    lives, some = saved["lives"].long(), saved["fleeting_units"].long()
+    there = saved["bid"].long() + saved["ask"].long()
+    check.refuse("fleeting_units", (some < 0) | (some > there), "0 to the tick's units")
+    units = torch.stack([some, there - some], 1)
+    wrong = (lives < (units > 0)) | (lives > units) | (lives >= 2**15)
+    check.refuse("lives", wrong, "1 to the units of that life, below 2^15; 0 without units")
+    flow = saved["flow"].unbind(1)
+    bounds = {
+        "last_trade": (-1, 1), "last_jump": (-1, 1), "left": (0, 2**15), "limit": (-(2**31), 2**31), "state": (0, 4),
+        "after": (0, 2), "time": (0, 2**62 - 1), "unused": (0, 0),
+    }  # fmt: skip
+    for place, (name, (low, high)) in enumerate(bounds.items()):
+        outside = (flow[place] < low) | (flow[place] > high)
+        outside |= (flow[place] == 0) & (place < 2)
+        check.refuse("flow", outside, f"{low} to {high} of {name}", (slice(None), place))
 
 
 def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], interval: torch.Tensor) -> None:

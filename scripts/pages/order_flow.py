@@ -23,8 +23,8 @@ from kineticsim_env.data.books import between, in_lots
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
 from kineticsim_env.flow.moments import MOMENTS
-from kineticsim_env.flow.table import BANDS, SHARE, SPREADS
 from kineticsim_env.flow.validating import cut_times, joined, time_step
+from kineticsim_env.runtime.flow_table import BANDS, SHARE, SPREADS
 from kineticsim_env.statistics import mean_and_error
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe
@@ -32,7 +32,7 @@ from scripts.pages.markdown import replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "order_flow.md", ROOT / "docs" / "benchmarks" / "order_flow.json"
-SHIPPED = ROOT / "kineticsim_env" / "flow" / "btcusd.json"
+SHIPPED = ROOT / "kineticsim_env" / "runtime" / "flows" / "btcusd.json"
 PRESETS = ("continuous", "news", "realistic")
 FLOOR, FITTED = "the first half itself", "fitted to the first half"
 APART = "fitted with bids and asks apart"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kineticsim_env.flow import table as flow_table
-from kineticsim_env.flow.table import FlowTable
+from kineticsim_env.runtime import flow_table
 from kineticsim_env.runtime.cxx import find_cxx
+from kineticsim_env.runtime.flow_table import FlowTable
 from kineticsim_env.runtime.sources import cuda_dir
 
 HERE = Path(__file__).parent
@@ -46,11 +46,10 @@ class FlowReference:
     """One market of an order flow, in its first episode, without slots."""
 
     def __init__(self, table: FlowTable, seed: int, levels: int, window: int, beat: int, init_price: int) -> None:
-        fields = [np.ravel(getattr(table, name)) for name in flow_table.FIELDS]
-        numbers = np.concatenate(fields).astype(np.int64)
+        numbers = flow_table.numbers_of_engines(table)
         place = numbers.ctypes.data
         self._of = library().flow_open(place, len(numbers), seed, levels, window, beat, init_price)
-        assert self._of, "OrderFlow of rules.h and FIELDS of table.py have different numbers"
+        assert self._of, "FlowNumbers of flow.h and numbers_of_engines have different numbers"
         self._levels = levels
 
     def __del__(self) -> None:

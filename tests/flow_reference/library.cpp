@@ -6,8 +6,8 @@ using ks::tape::FlowMarket;
 extern "C" {
 
 void* flow_open(const int64_t* table, int64_t numbers, int64_t seed, int64_t levels, int64_t window, int64_t beat, int64_t init_price) {
-  if (numbers * (int64_t)sizeof(int64_t) != (int64_t)sizeof(ks::FlowTable)) return nullptr;
-  return new FlowMarket(*reinterpret_cast<const ks::FlowTable*>(table), ks::episode_key(seed, 0), (int)levels, (int)window, (int)beat, (int32_t)init_price);
+  if (numbers * (int64_t)sizeof(int64_t) != (int64_t)sizeof(ks::FlowNumbers)) return nullptr;
+  return new FlowMarket(*reinterpret_cast<const ks::FlowNumbers*>(table), ks::episode_key(seed, 0), (int)levels, (int)window, (int)beat, (int32_t)init_price);
 }
 void flow_close(void* of) { delete static_cast<FlowMarket*>(of); }
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rules.h"
+#include "model/flow.h"
 
 namespace ks::tape {
 
@@ -34,7 +34,7 @@ struct FlowTick {
 };
 
 struct FlowMarket {
-  const FlowTable table;
+  const FlowNumbers table;
   const int levels, window, beat;
   const uint64_t key;
   FlowState flow = {1, 1, 0, 0, 0, 0, 0, 0};
@@ -44,7 +44,7 @@ struct FlowMarket {
   std::vector<FlowTick> sides[2];
   std::vector<FlowEvent> events;
 
-  FlowMarket(const FlowTable& of, uint64_t episode, int num_levels, int window_of, int beat_of, int32_t init_price)
+  FlowMarket(const FlowNumbers& of, uint64_t episode, int num_levels, int window_of, int beat_of, int32_t init_price)
       : table(of), levels(num_levels), window(window_of), beat(beat_of), key(episode), last_tick(init_price) {
     for (auto& side : sides) side.resize((std::size_t)levels);
     for (int32_t tick = 0; tick < levels; ++tick) {
@@ -85,6 +85,7 @@ struct FlowMarket {
   }
   static int32_t distance(int side, int32_t tick, const Best& best) { return side ? tick - best.price[0] : best.price[1] - tick; }
   const int64_t* sizes(int side, int life, int32_t away) const { return table.limit_size[side][life][group_of(band_of(away))]; }
+  int64_t sum_of_sizes(int side, int life, int32_t away) const { return table.size_sum[side][life][group_of(band_of(away))]; }
   int64_t size_of(int side, int life, int32_t away, int64_t number) const { return sizes(side, life, away)[number]; }
 
   // Units and orders ---------------------------------------------------------------------------------------------------
@@ -235,7 +236,8 @@ struct FlowMarket {
   }
   int64_t leaving(int side, int32_t tick, int life, int64_t number, const Best& best) {
     const FlowTick& here = at(side, tick);
-    return units_that_go(sizes(side, life, distance(side, tick, best)), number, here.count[life], here.units[life]);
+    const int32_t away = distance(side, tick, best);
+    return units_that_go(sizes(side, life, away), sum_of_sizes(side, life, away), number, here.count[life], here.units[life]);
   }
 
   int64_t take_choice(const Best& best) {

@@ -55,6 +55,7 @@ class NumpyEngine(Engine):
         self._args["arrivals"] = layout.ENUMS["Arrivals"][config.arrivals]
         self._args["mechanism"] = layout.ENUMS["Mechanism"][config.mechanism]
         self._args["regimes"] = None if config.regimes is None else regime_rows(config)
+        self._args["flow_table"] = config.flow
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
         self._args["agents"] = tuple(groups)
@@ -145,7 +146,7 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
         copies["params"] = {name: values.copy() for name, values in args["params"].items()}
         if args.get("scenario_agent_parameters") is not None:
             copies["agent_parameters"] = args["agent_parameters"].copy()
-    work_on = (market.run, tasks.step, tasks.reset, tasks.restart_done)[args["env_mode"]]
+    work_on = (market.run, tasks.step, tasks.reset, tasks.restart_done, market.open_books)[args["env_mode"]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
             work_on(args | copies, rows)

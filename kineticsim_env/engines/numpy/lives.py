@@ -14,7 +14,7 @@ from kineticsim_env.engines.numpy.state import WORD_FLOW, Markets
 
 MOST_ORDERS = 2**15 - 1  # of a life at a tick
 WORD_NEW_TICKS, WORD_OPENING = 2**13, 2**14  # plus the tick
-# Bands of distances begin at these ticks; their groups have sizes of orders in common. flow/table.py has both as well.
+# Bands of distances begin at these ticks; their groups have sizes of orders in common. So has runtime/flow_table.py.
 EDGES = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257])
 GROUP_OF = np.repeat([0, 1, 2, 3], [1, 4, 6, 7])
 SIZES = 16  # that an order may have
@@ -46,7 +46,9 @@ def orders(m: Markets) -> np.ndarray:
 
 
 def open_book(m: Markets, init_price: np.ndarray) -> None:
-    """Fill the empty books of markets that begin at these prices, [m], and their `flow`."""
+    """Fill the books of markets that begin at these prices, [m], and their `flow`."""
+    for name in ("bid", "ask", "lives", "fleeting_units"):
+        setattr(m, name, np.zeros_like(getattr(m, name)))
     tick, init = np.arange(m.num_levels), init_price[:, None]
     chosen = np.stack([tick < init, tick >= init], axis=1)
     of_bids_and_asks = band_of(np.stack([init - tick, tick - init + 1], axis=1))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.engines.numpy import lives
 from kineticsim_env.engines.numpy.auction import auction_of_each
 from kineticsim_env.engines.numpy.clock import call_on_the_clock
 from kineticsim_env.engines.numpy.continuous import continuous_interval
@@ -62,6 +63,13 @@ def run(args: dict[str, Any], rows: np.ndarray) -> None:
         for d in range(args["decisions"]):
             run_decision(args, m, d, frozen)
         m.store(args)
+
+
+def open_books(args: dict[str, Any], rows: np.ndarray) -> None:
+    """Open the books of markets of an order flow, of those that `reset_mask` has."""
+    m = Markets(args, rows[args["reset_mask"][rows] != 0])
+    lives.open_book(m, m.params["init_price"])
+    m.store(args)
 
 
 def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None:

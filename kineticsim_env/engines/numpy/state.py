@@ -24,13 +24,14 @@ WORD_FLOW = 2**31 + 2**29 + 2**28
 
 MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
 NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
-CLOCK, CONTINUOUS = 1, 1  # of enums Arrivals and Mechanism
+EACH, CLOCK, CONTINUOUS = 0, 1, 1  # of enums Arrivals and Mechanism
 
 MARKET_STATE = (
     "bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price",
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
     "agent_memory", "lives", "fleeting_units", "flow",
 )  # fmt: skip
+FLOW_STATE = MARKET_STATE[-3:]  # of an order flow
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
 WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
 SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
@@ -108,7 +109,7 @@ class Markets:
 
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]
-        self.on_clock = args.get("arrivals") == CLOCK
+        self.on_clock = args.get("arrivals") != EACH
         self.continuous = args.get("mechanism") == CONTINUOUS
         self.orders = args.get("orders_per_side") or 1
         self.places = 1 if self.orders == 1 else 2

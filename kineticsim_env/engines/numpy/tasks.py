@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import beats, info, state
+from kineticsim_env.engines.numpy import beats, info, lives, state
 from kineticsim_env.engines.numpy.actions import (
     EXECUTOR,
     decode_actions,
@@ -176,8 +176,8 @@ def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarra
             terminated[:, k] |= late[:, k] | (remaining(m, m.task_of(task, k), k) == 0)
     for k in unwinding_slots(task):
         terminated[:, k] |= late[:, k]
-    lives = m.ended == 0
-    return lives & terminated, lives & late & ~terminated
+    goes_on = m.ended == 0
+    return goes_on & terminated, goes_on & late & ~terminated
 
 
 def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool = False) -> None:
@@ -254,12 +254,17 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
         m.regime = args["bank_regime"][snapshot].astype(np.int64)
     if args.get("bank_memory") is not None:
         m.agent_memory = args["bank_memory"][snapshot].astype(np.int64)
+    for name in state.FLOW_STATE if m.table is not None else ():
+        setattr(m, name, args[f"bank_{name}"][snapshot].astype(np.int64))
 
 
 def open_cold(m: Markets) -> None:
     price, depth, book = m.params["init_price"], m.params["init_depth"], np.arange(len(m.rows))
+    m.fundamental_price = m.params["fundamental_price"].copy()
+    if m.table is not None:
+        lives.open_book(m, price)
+        return
     m.bid, m.ask = np.zeros_like(m.bid), np.zeros_like(m.ask)
     m.bid[book, price - 1] = depth
     m.ask[book, price + 1] = depth
     m.prev_mid2, m.last_tick, m.price_origin = 2 * price, price.copy(), np.zeros_like(m.price_origin)
-    m.fundamental_price = m.params["fundamental_price"].copy()

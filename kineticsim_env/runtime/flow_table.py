@@ -1,16 +1,20 @@
-"""`FlowTable`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do."""
+"""`FlowTable`: the integers of an order flow, and their file. docs/model.md, "Order flow", says what they do.
+
+Fitting is in flow/; a config has a table as its field `flow`, and engines read `numbers_of_engines`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.runtime.values import show
+from kineticsim_env.runtime.values import check_choice, show
 
 VERSION = 1
 # Ticks from the opposite best price at which bands begin, and the first one beyond the last of them.
@@ -44,6 +48,14 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "gap": ((STATES,), 1, 2**40),
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }
+
+MOST_AT_OPENING = 2 * (FIELDS["resting"][2] // SHARE + 1)  # orders, of both lives, at a tick that opens
+TIME = 6  # its place in the state of a market's flow
+
+
+def shipped() -> dict[str, Path]:
+    """Return the files of the tables that ship, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "flows").glob("*.json"))}
 
 
 def band_of(distance: np.ndarray) -> np.ndarray:
@@ -139,9 +151,48 @@ class FlowTable:
         version = given.pop("version", None) if isinstance(given, dict) else None
         if version != VERSION:
             raise ValueError(f"{path}: expected an order flow of version {VERSION}, got {show(version)}")
+        return cls.of_numbers(given, str(path))
+
+    @classmethod
+    def of_numbers(cls, given: Mapping[str, Any], where: str) -> Self:
+        """Return the table of what `numbers` returned; errors of its fields say `where` it is from.
+
+        Raises:
+            ValueError: If a field is missing or unknown, or a number is out of its range.
+        """
         names = {field.name for field in dataclasses.fields(cls)}
         if names != given.keys():
-            raise ValueError(f"{path}: expected the fields {sorted(names)}, got {sorted(given)}")
+            raise ValueError(f"{where}: expected the fields {sorted(names)}, got {sorted(given)}")
         arrays = {name: np.array(given[name]) for name, (shape, _, _) in FIELDS.items() if shape}
-        made: dict[str, Any] = given | arrays
+        made: dict[str, Any] = {**given, **arrays}
         return cls(**made)
+
+
+def numbers_of_engines(table: FlowTable) -> np.ndarray:
+    """Return a table as `struct FlowNumbers` of cuda/model/flow.h: its numbers, and what follows, int64 `[n]`."""
+    largest = table.limit_size.max()
+    logarithms = np.rint(SHARE * np.log2(1 + np.arange(257) / 256))
+    follows = (
+        *(table.limit.sum(axis=-1), table.limit_size.sum(axis=-1), logarithms),
+        *(largest, table.cancel.max(), table.gap.max(), most_at_tick(table)),
+    )
+    parts = [*(getattr(table, name) for name in FIELDS), *follows]
+    return np.concatenate([np.ravel(part) for part in parts]).astype(np.int64)
+
+
+def checked_flow(name: str, value: Any) -> FlowTable | None:
+    """Return a config's order flow: a table, that of a name, or that of plain numbers; or None."""
+    if value is None or isinstance(value, FlowTable):
+        return value
+    if isinstance(value, str):
+        check_choice(name, value, shipped())
+        return FlowTable.load(shipped()[value])
+    if isinstance(value, Mapping):
+        return FlowTable.of_numbers(value, name)
+    raise TypeError(f"{name}: expected an OrderFlow, the name of one that ships, or None, got {show(value)}")
+
+
+def most_at_tick(table: FlowTable) -> int:
+    """Return the most units that a tick can open with."""
+    orders = (table.resting + SHARE - 1) // SHARE  # of a side, a life and a band
+    return int(np.maximum(orders.sum(axis=1), 1).max() * table.limit_size.max())

@@ -1,0 +1,165 @@
+// lives.cuh: the orders of a fitted flow at the ticks of a market, beside its book: how many of each life, and the units of
+// fleeting ones; and of each side what choices ask for, kept up to date while the other side's best price stays. The rules are
+// model/flow.h's, who calls is flow.cuh. Where no market has a flow this is empty.
+#pragma once
+
+#include "events/book.cuh"
+#include "model/flow.h"
+
+namespace ks {
+
+// Where they are; see EventMemory.
+struct LivesMemory {
+  uint32_t* counts;
+  int32_t* fleeting;
+};
+
+template <typename Width>
+struct FlowLives {
+  using Lanes = typename Width::Lanes;
+  static constexpr int kLanes = Lanes::kLanes;
+  static constexpr int32_t kUnknown = kNoTick;
+  static constexpr int kLifeBits = 16;
+
+  Column<uint32_t, Width> counts;   // by tick: fleeting orders in the low half, lasting ones in the high half
+  Column<int32_t, Width> fleeting;  // by tick: units
+  const FlowNumbers* table;         // null: the market has no flow
+  FlowState state;
+  // Of each side: the weight of its cancellations, its orders and its built-in units, as they are while the best price of the
+  // other side is `against`.
+  Sides<int64_t> weight, orders, units;
+  Sides<int32_t> against;
+  int64_t most_orders;  // of both sides: no more than these
+  int32_t hit, taken;   // where an order is trading, and what it has taken there
+
+  KS_ON_LANE FlowLives(const Launch& launch, const LivesMemory& memory)
+      : counts{memory.counts}, fleeting{memory.fleeting}, table(reinterpret_cast<const FlowNumbers*>(launch.flow_table)),
+        against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {}
+
+  KS_ON_LANE bool plays() const {
+#ifdef __CUDA_ARCH__
+    return KS_FLOW != 0;
+#else
+    return KS_FLOW != 0 && table != nullptr;
+#endif
+  }
+  KS_ON_LANE void forget() { against = {{kUnknown, kUnknown}}; }
+
+  // Ticks -------------------------------------------------------------------------------------------------------------
+
+  static KS_ON_LANE int64_t count_of(uint32_t both, int32_t life) { return both >> (kLifeBits * life) & 0xffffu; }
+  KS_ON_LANE int64_t count(int32_t tick, int32_t life) const { return count_of(counts[tick], life); }
+  KS_ON_LANE void change_count(int32_t tick, int32_t life, int64_t by) {
+    counts[tick] += (uint32_t)by << (kLifeBits * life);
+  }
+  KS_ON_LANE int64_t weight_of(uint32_t both, int32_t life, int32_t band) const {
+    return count_of(both, life) * table->cancel[life][band];
+  }
+
+  // Memory ------------------------------------------------------------------------------------------------------------
+
+  KS_ON_LANE void load(const Launch& launch, int64_t m, int levels) {
+    if (plays()) load(launch.lives + m * 2 * levels, launch.fleeting_units + m * levels, launch.flow + m * 8, levels);
+  }
+  // Whoever writes into a live state may write any number.
+  KS_ON_LANE void load(const int32_t* lives, const int32_t* units_there, const int64_t* numbers, int levels) {
+    Lanes::sync();
+    int64_t all = 0;
+    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) {
+      const uint32_t some = (uint32_t)clamp_to(lives[tick], 0, kMostOfALife), last = (uint32_t)clamp_to(lives[levels + tick], 0, kMostOfALife);
+      counts[tick] = some | last << kLifeBits;
+      fleeting[tick] = units_there[tick];
+      all += some + last;
+    }
+    most_orders = Lanes::sum(all);
+    state = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]};
+    state.state = clamp_to((int32_t)state.state, 0, kClockStates - 1), state.after = clamp_to((int32_t)state.after, 0, kAfterKinds - 1);
+    forget();
+    Lanes::sync();
+  }
+  KS_ON_LANE void store(const Launch& launch, int64_t m, int levels) const {
+    if (!plays()) return;
+    Lanes::sync();
+    int32_t *const lives = launch.lives + m * 2 * levels, *const units_there = launch.fleeting_units + m * levels;
+    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) {
+      lives[tick] = (int32_t)count(tick, kFleeting), lives[levels + tick] = (int32_t)count(tick, kLasting);
+      units_there[tick] = fleeting[tick];
+    }
+    const int64_t numbers[8] = {state.last_trade, state.last_jump, state.left, state.limit,
+                                state.state, state.after, state.time, state.unused};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) launch.flow[m * 8 + i] = numbers[i];
+  }
+  // Bounds ------------------------------------------------------------------------------------------------------------
+
+  // Ticks that open in an interval, at most.
+  static KS_ON_LANE int64_t openings(const MarketParams& p, int levels) {
+    return (int64_t)levels * (p.levers.interval / p.levers.beat + 1);
+  }
+  // What an interval's orders can add to a side.
+  KS_ON_LANE int64_t growth(const MarketParams& p, int levels) const {
+    return p.levers.interval * table->largest_size + openings(p, levels) * table->most_at_tick;
+  }
+  // Whether a side's weights or the time may reach their limits in the next interval.
+  KS_ON_LANE bool may_stop(const MarketParams& p, int levels) {
+    const int64_t comes = p.levers.interval + openings(p, levels) * kMostAtOpening;
+    const int64_t enough = (kMostWeight - 1) / table->largest_cancel;
+    if (most_orders + comes > enough) count_orders(levels);
+    const bool heavy = most_orders + comes > enough;
+    most_orders += comes;
+    return heavy || state.time >= kLastTime - p.levers.interval * 32 * table->largest_gap;
+  }
+  KS_ON_LANE void count_orders(int levels) {
+    int64_t all = 0;
+    Lanes::sync();
+    for (int tick = Lanes::lane(); tick < levels; tick += kLanes) all += count(tick, kFleeting) + count(tick, kLasting);
+    most_orders = Lanes::sum(all);
+  }
+
+  // As BookRow's.
+  KS_ON_LANE void shift(int32_t by, int levels) {
+    const int32_t last = (levels - 1) / kLanes * kLanes;
+    for (int32_t i = 0; i <= last; i += kLanes) {  // what is read has not been written yet
+      const int32_t tick = (by > 0 ? i : last - i) + Lanes::lane();
+      const int64_t from = (int64_t)tick + by;
+      const bool there = from >= 0 && from < levels;
+      const uint32_t number = there ? counts[(int32_t)from] : 0;
+      const int32_t some = there ? fleeting[(int32_t)from] : 0;
+      Lanes::sync();
+      if (tick < levels) counts[tick] = number, fleeting[tick] = some;
+      Lanes::sync();
+    }
+    forget();
+  }
+  // The other lanes that share the market see what the first has done.
+  KS_ON_LANE void share() {
+    if constexpr (kLanes > 1) {
+      for (int side = 0; side < 2; ++side) against.at[side] = Lanes::from_first(against.at[side]);
+    }
+  }
+
+  // Orders that trade, which one lane does ------------------------------------------------------------------------------
+
+  // An order takes built-in units at a tick; it may do so twice there, before and behind a quote.
+  KS_ON_LANE void take(const EventBook<Width>& book, int32_t tick, int32_t quantity) {
+    if (!plays()) return;
+    if (tick != hit) end_trade(book);
+    hit = tick, taken += quantity;
+  }
+  // It is done with the tick: lasting units have gone first.
+  KS_ON_LANE void end_trade(const EventBook<Width>& book) {
+    if (!plays() || hit == kNoTick) return;
+    const int32_t left = book.row[hit], units_before = taken + max_of(left, -left);
+    const int32_t some = min_of(fleeting[hit], units_before), last = units_before - some;
+    const int32_t of_lasting = min_of(taken, last), of_fleeting = taken - of_lasting;
+    const uint32_t both = counts[hit];
+    const int64_t left_fleeting = orders_left(count_of(both, kFleeting), some, some - of_fleeting);
+    const int64_t left_lasting = orders_left(count_of(both, kLasting), last, last - of_lasting);
+    counts[hit] = (uint32_t)left_fleeting | (uint32_t)left_lasting << kLifeBits;
+    fleeting[hit] = some - of_fleeting;
+    forget();
+    hit = kNoTick, taken = 0;
+  }
+};
+
+}  // namespace ks
