@@ -26,12 +26,16 @@ using Columns = ks::WideColumns;
 using Columns = ks::SharedColumns<KS_LANES_PER_MARKET>;
 #endif
 
+bool is_run(const ks::Launch& launch) {
+  return launch.env_mode == ks::kLaunchModeRun || launch.env_mode == ks::kLaunchModeOpen;
+}
+
 template <int kSlots>
 void play(const ks::Launch& launch, int64_t number, int64_t warps, int* shared) {
-  if (launch.env_mode != ks::kLaunchModeRun) return ks::play_warp<kSlots>(launch, number, warps, shared);
+  if (!is_run(launch)) return ks::play_warp<kSlots>(launch, number, warps, shared);
   const int64_t m = (number * ks::kWarpLanes + ks::this_lane()) / KS_LANES_PER_MARKET;
   if (KS_LANES_PER_MARKET > 1) ks::sync_warp();
-  if (m >= launch.markets) return;
+  if (m >= launch.markets || ks::leaves_alone(launch, m)) return;
   ks::RunPlace place = {};
   using Market = ks::ContinuousMarket<kSlots, Columns>;
   ks::SlotRoom<kSlots> slots;
@@ -42,7 +46,8 @@ void play(const ks::Launch& launch, int64_t number, int64_t warps, int* shared) 
 ks::Plan plan_of(const ks::Launch& launch) {
   ks::PlanRequest ask = {};
   ask.markets = launch.markets, ask.levels = launch.levels, ask.slots = launch.slots, ask.events = 2;
-  ask.task = launch.env_mode != ks::kLaunchModeRun;
+  ask.task = !is_run(launch);
+  ask.flow = launch.flow_table != nullptr;
   ask.forced_auctions = KS_DEADLINES;
   ask.lanes_per_market = KS_LANES_PER_MARKET;
   ask.multiprocessors = 2;
@@ -65,7 +70,7 @@ uint32_t ks_mask_among(uint32_t here, int lane) {
 
 int64_t ks_cpu_launch(const ks::Launch* given) {
   ks::Launch launch = *given;
-  if (launch.arrivals != ks::kArrivalsClock || launch.mechanism != ks::kMechanismContinuous) std::abort();
+  if (launch.arrivals == ks::kArrivalsEach || launch.mechanism != ks::kMechanismContinuous) std::abort();
   const ks::Plan plan = plan_of(launch);
   if (ks::has_lists(launch)) launch.deadline_lists = ks_lists(launch.elapsed, launch.markets);
   const size_t fours = plan.shared / 8 + 64;  // rows of runs have 32 bits here, and words 64

@@ -23,6 +23,7 @@ inline unsigned ballot(bool holds) { return __ballot_sync(kAllLanes, holds); }
 inline int64_t shuffle(int64_t x, int lane) { return (int64_t)shuffle((uint64_t)x, lane); }
 inline void write_out(Four* to, const Four& x) { *to = x; }
 inline int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
+inline int one_bits(unsigned x) { return __builtin_popcount(x); }
 inline uint32_t reversed_bits(uint32_t x) {
   uint32_t reversed = 0;
   for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);

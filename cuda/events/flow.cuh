@@ -89,7 +89,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     find_all();
     book.replace_all();
     lives.state = {1, 1, 0, 0, 0, 0, 0, 0};
-    lives.most_orders = (int64_t)levels * kMostAtOpening;
+    lives.most_orders = levels * lives.table->most_orders;
   }
 
   // The grid has moved by so many ticks: lives follow, and ticks that are new get orders. Returns false if the market has to stop.
@@ -110,34 +110,50 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE void weigh(int32_t side, const Best& best) {
     const int32_t other = best.of(1 - side) + origin;
     if (lives.against.of(side) == other) return;
-    int64_t weight = 0, orders = 0, units = 0;
-    const auto add = [&](int32_t tick, int32_t q) {
+    int64_t weight = 0;
+    int32_t orders = 0;
+    const auto add = [&](int32_t tick) {
       const uint32_t both = lives.counts[tick];
       const int32_t band = band_of(best.distance(tick, side));
       weight += lives.weight_of(both, kFleeting, band) + lives.weight_of(both, kLasting, band);
-      orders += FlowLives<Width>::count_of(both, kFleeting) + FlowLives<Width>::count_of(both, kLasting), units += q;
+      orders += (int32_t)(FlowLives<Width>::count_of(both, kFleeting) + FlowLives<Width>::count_of(both, kLasting));
     };
     if constexpr (Lanes::kLanes > 1) {
-      for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes) {
-        const int32_t q = book.resting(tick, side);
-        if (q > 0) add(tick, q);
-      }
-      weight = Lanes::sum(weight), orders = Lanes::sum(orders), units = Lanes::sum(units);
+#pragma unroll 4
+      for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes)
+        if (book.resting(tick, side) > 0) add(tick);
+      weight = Lanes::sum(weight), orders = Lanes::sum(orders);
     } else {
       for (int w = 0; w < book.words; ++w) {
         for (OccupiedBits here = book.bits[side * book.words + w]; here != 0; here &= here - 1) {
           const int32_t tick = book.flip(kWordBits * w + lowest_bit(here) - book.lead, side);
-          add(tick, book.resting(tick, side));
+          add(tick);
         }
       }
     }
-    lives.weight.set(side, weight), lives.orders.set(side, orders), lives.units.set(side, units);
+    lives.weight.set(side, weight), lives.orders.set(side, orders);
     lives.against.set(side, other);
   }
   // One order more or less, of which the weights know if they are up to date.
-  KS_ON_LANE void note_order(int32_t side, int32_t life, int32_t band, int64_t number, int64_t units) {
+  KS_ON_LANE void note_order(int32_t side, int32_t life, int32_t band, int32_t number) {
     lives.weight.set(side, lives.weight.of(side) + number * lives.table->cancel[life][band]);
-    lives.orders.set(side, lives.orders.of(side) + number), lives.units.set(side, lives.units.of(side) + units);
+    lives.orders.set(side, lives.orders.of(side) + number);
+  }
+  // The built-in units of a side.
+  KS_ON_LANE int64_t units_of(int32_t side) const {
+    int64_t units = 0;
+#pragma unroll 4
+    for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes) units += book.resting(tick, side);
+    return Lanes::sum(units);
+  }
+  // Into how many of some rising numbers r does not fall.
+  KS_ON_LANE int32_t passed(const int64_t* upto, int32_t count, int64_t r) const {
+    int32_t number = 0;
+    for (int32_t first = 0; first < count; first += Lanes::kLanes) {
+      const int32_t i = first + Lanes::lane();
+      number += one_bits(Lanes::ballot(i < count && r >= upto[min_of(i, count - 1)]));
+    }
+    return number;
   }
 
   // Events ------------------------------------------------------------------------------------------------------------
@@ -194,7 +210,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     const int64_t some = FlowLives<Width>::count_of(both, kFleeting), all = some + FlowLives<Width>::count_of(both, kLasting);
     const int32_t life = (field(drawn, 32, 16) * all) >> 16 < some ? kFleeting : kLasting;
     const int64_t units = leaving(side, tick, life, field(drawn, 48, 4), best);
-    if (field(drawn, 0, 16) < lives.table->jump_traded) trade(side, units, best);
+    if (field(drawn, 0, 16) < lives.table->jump_traded) trade(side, units);
     else cancel(e, side, tick, life, units, best);
     return true;
   }
@@ -218,11 +234,11 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     const uint64_t drawn = flow_word(key, e, kOrderWord);
     const int32_t spread = spread_class(best.at[1] - best.at[0]);
     weigh(0, best), weigh(1, best);
-    const int64_t cancels[2] = {lives.weight.of(0), lives.weight.of(1)}, limits[2] = {table.limit_sum[0][spread], table.limit_sum[1][spread]};
+    const int64_t cancels[2] = {lives.weight.of(0), lives.weight.of(1)}, limits[2] = {table.limit_upto[0][spread][kFlowBands - 1], table.limit_upto[1][spread][kFlowBands - 1]};
     if (cancels[0] >= kMostWeight || cancels[1] >= kMostWeight) return stops();
     const int64_t total = table.market + limits[0] + limits[1] + cancels[0] + cancels[1];
     int64_t r = share_of(flow_word(key, e, kChoiceWord), (uint64_t)total);
-    if (r < table.market) return take_market_order(drawn, best);
+    if (r < table.market) return take_market_order(drawn);
     r -= table.market;
     for (int side = 0; side < 2; ++side) {
       if (r < limits[side]) return take_limit_order(side, r, drawn, best, spread);
@@ -236,9 +252,8 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   }
 
   // Up to so many units of a side trade, at any price, of its built-in units one less at most.
-  KS_ON_LANE void trade(int32_t side, int64_t units, const Best& best) {
-    weigh(side, best);
-    const int64_t most = lives.units.of(side) - 1;
+  KS_ON_LANE void trade(int32_t side, int64_t units) {
+    const int64_t most = units_of(side) - 1;
     const int32_t quantity = (int32_t)(units < most ? units : most);
     if (quantity <= 0) return;
     Lanes::sync();
@@ -249,19 +264,18 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     }
     share();
   }
-  KS_ON_LANE bool take_market_order(uint64_t drawn, const Best& best) {
+  KS_ON_LANE bool take_market_order(uint64_t drawn) {
     FlowState& state = lives.state;
     const FlowNumbers& table = *lives.table;
     if (field(drawn, 0, 16) >= table.market_same) state.last_trade = -state.last_trade;
-    trade(state.last_trade > 0, table.market_size[field(drawn, 16, 4)], best);
+    trade(state.last_trade > 0, table.market_size[field(drawn, 16, 4)]);
     if (state.left == 0 && field(drawn, 20, 16) < table.jump_after_trade) begin_jump(state.last_trade, field(drawn, 36, 4), best_ticks());
     return true;
   }
 
   KS_ON_LANE bool take_limit_order(int32_t side, int64_t r, uint64_t drawn, const Best& best, int32_t spread) {
     const FlowNumbers& table = *lives.table;
-    int32_t band = 0;
-    while (band < kFlowBands - 1 && r >= table.limit[side][spread][band]) r -= table.limit[side][spread][band++];
+    const int32_t band = passed(table.limit_upto[side][spread], kFlowBands - 1, r);
     const int32_t width = band_begins(band + 1) - band_begins(band);
     const int32_t away = band_begins(band) + (int32_t)(field(drawn, 0, 16) * width >> 16);
     const int32_t tick = side ? best.at[0] + away : best.at[1] - away;
@@ -275,7 +289,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
       book.rest(book.flip(tick, side), size, side);
     }
     book.share();
-    note_order(side, life, band, 1, size);
+    note_order(side, life, band, 1);
     return !checks_overflow || has_room(side, 0);
   }
 
@@ -287,13 +301,13 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
       const int32_t band = band_of(best.distance(tick, side));
       const uint32_t both = place < levels ? lives.counts[tick] : 0;
       const int64_t some = lives.weight_of(both, kFleeting, band), all = some + lives.weight_of(both, kLasting, band);
-      const int64_t upto = Lanes::sum_upto(all);
-      const unsigned falls = Lanes::ballot(r < upto);
-      if (falls == 0) {
-        r -= Lanes::from(Lanes::kLanes - 1, upto);
+      const int64_t together = Lanes::sum(all);
+      if (r >= together) {
+        r -= together;
         continue;
       }
-      const int lane = lowest_bit(falls);
+      const int64_t upto = together >> 31 ? Lanes::sum_upto(all) : Lanes::sum_upto((int32_t)all);
+      const int lane = lowest_bit(Lanes::ballot(r < upto));
       const int32_t there = book.flip(first + lane, side);
       const int32_t life = Lanes::from(lane, (int32_t)(r - (upto - all) >= some)) ? kLasting : kFleeting;
       cancel(e, side, there, life, leaving(side, there, life, field(drawn, 36, 4), best), best);
@@ -322,7 +336,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     }
     if (kSlots) share();
     else book.share();
-    note_order(side, life, band_of(best.distance(tick, side)), -1, -units);
+    note_order(side, life, band_of(best.distance(tick, side)), -1);
   }
 };
 

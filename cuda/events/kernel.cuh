@@ -29,7 +29,7 @@ KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, Slot
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
   LivesMemory lives = {nullptr, nullptr};
   if constexpr (KS_FLOW && Width::Lanes::kLanes > 1) {
-    uint32_t* const counts = reinterpret_cast<uint32_t*>(shared + shared_event_ints(levels, Width::kMarkets)) + column;
+    uint32_t* const counts = reinterpret_cast<uint32_t*>(drawn - column + (kDrawnTogether + 1) * Width::kMarkets) + column;
     lives = {kept(counts), kept(reinterpret_cast<int32_t*>(counts + levels * Width::kMarkets))};
   }
   return {kept(rows), kept(bits), kept(drawn), &slots, lives};

@@ -25,10 +25,10 @@ struct FlowLives {
   Column<int32_t, Width> fleeting;  // by tick: units
   const FlowNumbers* table;         // null: the market has no flow
   FlowState state;
-  // Of each side: the weight of its cancellations, its orders and its built-in units, as they are while the best price of the
-  // other side is `against`.
-  Sides<int64_t> weight, orders, units;
-  Sides<int32_t> against;
+  // Of each side: the weight of its cancellations, and its orders, as they are while the best price of the other side is
+  // `against`.
+  Sides<int64_t> weight;
+  Sides<int32_t> orders, against;
   int64_t most_orders;  // of both sides: no more than these
   int32_t hit, taken;   // where an order is trading, and what it has taken there
 
@@ -102,7 +102,7 @@ struct FlowLives {
   }
   // Whether a side's weights or the time may reach their limits in the next interval.
   KS_ON_LANE bool may_stop(const MarketParams& p, int levels) {
-    const int64_t comes = p.levers.interval + openings(p, levels) * kMostAtOpening;
+    const int64_t comes = p.levers.interval + openings(p, levels) * table->most_orders;
     const int64_t enough = (kMostWeight - 1) / table->largest_cancel;
     if (most_orders + comes > enough) count_orders(levels);
     const bool heavy = most_orders + comes > enough;

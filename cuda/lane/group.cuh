@@ -63,6 +63,15 @@ struct Group {
   }
   template <typename T>
   static KS_ON_LANE T sum(T x) {
+#if __CUDA_ARCH__ >= 800
+    // Of 32 bits one instruction; of 64 bits in parts, whose sums fit 32.
+    if constexpr (kSize == 32 && sizeof(T) == 4) return (T)__reduce_add_sync(mask(), (unsigned)x);
+    if constexpr (kSize == 32 && sizeof(T) == 8) {
+      const uint64_t all = (uint64_t)x, part = (1 << 27) - 1;
+      const uint64_t low = __reduce_add_sync(mask(), (unsigned)(all & part)), middle = __reduce_add_sync(mask(), (unsigned)(all >> 27 & part));
+      return (T)(low + (middle << 27) + ((uint64_t)__reduce_add_sync(mask(), (unsigned)(all >> 54)) << 54));
+    }
+#endif
     for (int by = kSize / 2; by > 0; by /= 2) x += (T)KS_SHUFFLE_LANES(mask(), x, this_lane() ^ by);
     return x;
   }

@@ -34,6 +34,7 @@ KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
 KS_ON_LANE int lowest_bit(uint32_t x) { return __ffs(x) - 1; }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
 KS_ON_LANE uint32_t reversed_bits(uint32_t x) { return __brev(x); }
+KS_ON_LANE int one_bits(unsigned x) { return __popc(x); }
 // Add to a number in shared memory that no other lane reads or writes, without waiting for the result.
 KS_ON_LANE void add_to(int32_t* place, int32_t x) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
@@ -71,6 +72,7 @@ KS_ON_LANE uint32_t reversed_bits(uint32_t x) {
   x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
   return __builtin_bswap32(x);
 }
+KS_ON_LANE int one_bits(unsigned x) { return __builtin_popcount(x); }
 KS_ON_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
 template <typename T>
 KS_ON_LANE T* kept(T* place) { return place; }

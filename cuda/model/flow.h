@@ -17,7 +17,6 @@ namespace ks {
 
 constexpr int kFlowBands = 18, kFlowGroups = 4, kFlowSpreads = 3, kFlowSizes = 16, kClockStates = 5, kAfterKinds = 3;
 constexpr int kMostOfALife = (1 << 15) - 1;  // orders of one life at a tick
-constexpr int kMostAtOpening = 2 * 257;      // of both lives at a tick that opens: FIELDS bounds `resting`
 constexpr int64_t kMostWeight = 1ll << 40;   // of a side's cancellations
 constexpr int64_t kLastTime = 1ll << 62;     // nanoseconds
 
@@ -34,11 +33,11 @@ struct FlowTable {
 
 // The same, and what follows from it: `numbers_of_engines` there.
 struct FlowNumbers : FlowTable {
-  int64_t limit_sum[2][kFlowSpreads];      // of all bands
+  int64_t limit_upto[2][kFlowSpreads][kFlowBands];  // of a band and those before it
   int64_t size_sum[2][2][kFlowGroups];     // of all 16
   int64_t logarithms[257];                 // 2^16 log2(1 + i / 256), rounded, i from 0 to 256
   int64_t largest_size, largest_cancel, largest_gap;
-  int64_t most_at_tick;                    // units of a tick that opens
+  int64_t most_at_tick, most_orders;       // units of a tick that opens, and orders
 };
 
 // What a market remembers of its flow: a row of `flow`.
@@ -90,14 +89,17 @@ KS_RULE int32_t spread_class(int32_t spread) { return clamp_to(spread, 1, kFlowS
 
 // Orders -------------------------------------------------------------------------------------------------------------
 
+// a / b of positive numbers, which mostly are small: a GPU has no 64-bit division.
+KS_RULE int64_t quotient(int64_t a, int64_t b) { return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b); }
+
 // The units of one of n orders of a life that goes, of the q that these have; `sum` is that of the 16 sizes.
 KS_RULE int64_t units_that_go(const int64_t* sizes, int64_t sum, int64_t number, int64_t n, int64_t q) {
   if (n <= 1) return q;
-  const int64_t units = kFlowSizes * sizes[number] * q / (n * sum), most = q - (n - 1);
+  const int64_t units = quotient(kFlowSizes * sizes[number] * q, n * sum), most = q - (n - 1);
   return units < 1 ? 1 : units > most ? most : units;
 }
 // How many of n orders are left when of their q units `left` are.
-KS_RULE int64_t orders_left(int64_t n, int64_t q, int64_t left) { return q == 0 ? 0 : (n * left + q - 1) / q; }
+KS_RULE int64_t orders_left(int64_t n, int64_t q, int64_t left) { return q == 0 ? 0 : quotient(n * left + q - 1, q); }
 
 // The clock ----------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stop
 from kineticsim_env.errors import EngineUnavailable, MarketError
 from kineticsim_env.runtime import agent_library, build, layout
 from kineticsim_env.runtime.calls import Uninterrupted
-from kineticsim_env.runtime.flow_table import MOST_AT_OPENING, TIME, FlowTable
+from kineticsim_env.runtime.flow_table import TIME, FlowTable, most_orders_at_tick
 
 
 class CpuEngine(NativeEngine):
@@ -114,7 +114,7 @@ class CpuEngine(NativeEngine):
         orders = max(int(some.sum((1, 2)).max()) for some in (lives, of_banks.get("bank_lives", lives)))
         time = max(int(some[:, TIME].max()) for some in (flows, of_banks.get("bank_flow", flows)))
         events = int(self._rows["interval"].max())
-        come = events + int(self._openings().max()) * MOST_AT_OPENING
+        come = events + int(self._openings().max()) * most_orders_at_tick(flow)
         weighs = (2**40 - 1) // int(flow.cancel.max()) - orders
         return min((2**62 - 1 - time) // (events * 32 * int(flow.gap.max())), weighs // come)
 

@@ -49,7 +49,6 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }
 
-MOST_AT_OPENING = 2 * (FIELDS["resting"][2] // SHARE + 1)  # orders, of both lives, at a tick that opens
 TIME = 6  # its place in the state of a market's flow
 
 
@@ -173,8 +172,8 @@ def numbers_of_engines(table: FlowTable) -> np.ndarray:
     largest = table.limit_size.max()
     logarithms = np.rint(SHARE * np.log2(1 + np.arange(257) / 256))
     follows = (
-        *(table.limit.sum(axis=-1), table.limit_size.sum(axis=-1), logarithms),
-        *(largest, table.cancel.max(), table.gap.max(), most_at_tick(table)),
+        *(table.limit.cumsum(axis=-1), table.limit_size.sum(axis=-1), logarithms),
+        *(largest, table.cancel.max(), table.gap.max(), most_at_tick(table), most_orders_at_tick(table)),
     )
     parts = [*(getattr(table, name) for name in FIELDS), *follows]
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.int64)
@@ -194,5 +193,10 @@ def checked_flow(name: str, value: Any) -> FlowTable | None:
 
 def most_at_tick(table: FlowTable) -> int:
     """Return the most units that a tick can open with."""
+    return most_orders_at_tick(table) * int(table.limit_size.max())
+
+
+def most_orders_at_tick(table: FlowTable) -> int:
+    """Return the most orders that a tick can open with."""
     orders = (table.resting + SHARE - 1) // SHARE  # of a side, a life and a band
-    return int(np.maximum(orders.sum(axis=1), 1).max() * table.limit_size.max())
+    return max(int(orders.sum(axis=1).max()), 1)

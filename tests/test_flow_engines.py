@@ -1,0 +1,302 @@
+"""Markets of a fitted order flow in simulators and environments: all engines agree; what a config may say of one."""
+
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from build_helpers import needs_compiler
+from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
+from flow_markets import EXTREMES
+from flow_reference import FlowReference
+from flow_tables import plain_table, random_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import ENGINES
+from thorough import examples, slow
+
+import kineticsim_env as ks
+from kineticsim_env.config import plain_fields
+from kineticsim_env.runtime import build
+from kineticsim_env.runtime.flow_table import FlowTable
+
+GRIDS = [(8, 1, 3), (16, 1, 5), (64, 8, 24), (32, 0, 7), (512, 32, 16)]  # levels, window, beat
+OTHERS = [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)]
+FIXED = {"population": "fixed", "cancel_prob": 0.0, "tax": 0, "collar": 0, "tick_size": 1, "regimes": None}
+FIXED |= {"regime_switch_prob": 0.0}
+
+
+def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fields):
+    return ks.MarketConfig(
+        arrivals="flow", mechanism="continuous", flow=table, num_levels=levels, init_price=levels // 2, window=window,
+        interval=interval, beat=beat, **fields,
+    )  # fmt: skip
+
+
+def quotes_near(sim, rng):
+    """Return quotes around the mid, some of which cross it, and flags."""
+    shape, mid = (sim.num_markets, len(sim.slots)), sim.mid2.cpu().numpy()[:, None] // 2
+    bid = mid - rng.integers(-3, 6, shape)
+    sizes = [rng.integers(0, 50, shape) for _ in range(2)]
+    return torch.from_numpy(np.stack([bid, sizes[0], bid + rng.integers(1, 8, shape), sizes[1]], -1).astype(np.int32))
+
+
+def assert_same_state(sims, when):
+    first, *others = sims
+    for other in others:
+        for name, tensor in first.tensors.items():
+            assert torch.equal(tensor.cpu(), other.tensors[name].cpu()), f"{name} {when}"
+
+
+def advance(sim, quotes):
+    """Step, and return what is recorded; of a market that has stopped, nothing."""
+    try:
+        if quotes is None:
+            return sim.run(1, record=["last_price", "volume", "best_bid", "bid_depth", "signed_volume"])
+        sim.step(quotes.to(sim.device))
+        sim.check_errors()
+    except ks.MarketError:
+        return None
+    return {"fills": sim.inventory}
+
+
+def check_simulators(table, grid, slots, engines, seed, steps=6, markets=5, **fields):
+    levels, window, beat = grid
+    config = flow_config(table, levels, window, beat, **fields)
+    sims = [ks.Simulator(config, markets, engine=engine, seed=seed, slots=slots) for engine in engines]
+    rng = np.random.default_rng(seed)
+    assert_same_state(sims, "at the opening")
+    for step in range(steps):
+        quotes = quotes_near(sims[0], rng) if slots else None
+        found = [advance(sim, quotes) for sim in sims]
+        if any(one is None for one in found):
+            assert not any(found)
+            return
+        for name, series in found[0].items():
+            assert all(torch.equal(series.cpu(), one[name].cpu()) for one in found), (name, step)
+        assert_same_state(sims, f"after step {step}")
+        mask = torch.from_numpy(rng.random(markets) < 0.2)
+        again = None if rng.random() < 0.5 else seed + step
+        for sim in sims:
+            sim.reset(again, mask=mask)
+        assert_same_state(sims, f"after the reset of step {step}")
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("slots", [0, 1, 3])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_engines_agree(grid, slots, engine):
+    for seed in range(examples(20)):
+        check_simulators(random_table(seed), grid, slots, ("numpy", engine), seed)
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("name", EXTREMES)
+def test_engines_agree_on_extreme_tables(name, engine):
+    check_simulators(EXTREMES[name], (16, 1, 3), 1, ("numpy", engine), 7)
+    check_simulators(EXTREMES[name], (64, 8, 24), 0, ("numpy", engine), 7)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed):
+    monkeypatch.setattr(build, "load_cpu", lambda: kernels["shared markets"])
+    grid = GRIDS[seed % len(GRIDS)]
+    check_simulators(random_table(seed), grid, (0, 1, 3)[seed % 3], ("numpy", "cpu"), seed, steps=2, markets=3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_the_second_implementation_says_the_same(seed):
+    """The C++ engine beside a market that is played order by order."""
+    table, (levels, window, beat) = random_table(seed), GRIDS[seed % len(GRIDS)]
+    sim = ks.Simulator(flow_config(table, levels, window, beat, interval=7), 1, engine="cpu", seed=seed)
+    other = FlowReference(table, seed, levels, window, beat, levels // 2)
+    for _ in range(20):
+        try:
+            sim.run(1)
+        except ks.MarketError:
+            assert other.play(7) < 7
+            return
+        assert other.play(7) == 7
+        state = other.state()
+        for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
+            assert np.array_equal(sim.tensors[name][0].numpy(), state[name]), name
+        numbers = [int(sim.tensors[name][0]) for name in ("last_tick", "price_origin", "volume")]
+        assert state["numbers"].tolist() == numbers
+
+
+@st.composite
+def flow_environments(draw):
+    """What `clock_environments` draws, of a random order flow."""
+    (config, markets, task, roles), kwargs, seed, steps = draw(clock_environments(most_slots=4))
+    fields = {name: value for name, value in config.to_dict().items() if name not in FIXED} | FIXED
+    fields |= {"arrivals": "flow", "mechanism": "continuous", "flow": random_table(draw(st.integers(0, 60)))}
+    fields |= {"interval": config.interval or 7, "window": draw(st.sampled_from((0, 3, config.num_levels // 4)))}
+    if np.any(np.asarray(fields["window"]) == 0):
+        fields |= {"walk_prob": 0.0, "jump_prob": 0.0}
+    config = ks.MarketConfig(**fields)
+    scenarios = {"fee": (0, 9), "quote_latency": (0, 6), "taker_fee": (-5, 20), "init_price": (5, 20)}
+    randomise = scenarios if kwargs["randomise"] else kwargs["randomise"]
+    if not config.quotes_may_wait:
+        scenarios["quote_latency"] = (0, config.interval - 1)
+    return (config, markets, task, roles), kwargs | {"slots": [None] * len(roles), "randomise": randomise}, seed, steps
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@settings(max_examples=examples(60))
+@given(environment=flow_environments(), bad=st.sampled_from((0.0, 0.1)))
+def test_environments_agree(engine, environment, bad):
+    """Resets, warm starts, scenarios, restarts, ladders, latency: every tensor after every launch."""
+    check_agreement(environment, bad, ("numpy", engine))
+
+
+@needs_compiler
+@settings(max_examples=examples(20))
+@given(environment=flow_environments())
+def test_environments_on_shared_lanes_agree(kernels, environment):
+    arguments, kwargs, *_ = environment
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "load_cpu", lambda: kernels["shared markets"])
+        made = make_cores(arguments, kwargs, ("cpu",))
+    check_cores_agree([*made, *make_cores(arguments, kwargs, ("numpy",))], environment, 0.0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_state_goes_on_elsewhere(engine):
+    """From any engine to any other; a branch is another future of the same past."""
+    config = flow_config(plain_table())
+    sim = ks.Simulator(config, 4, engine=engine, seed=3, slots=1)
+    sim.run(5)
+    others = [ks.Simulator(config, 4, engine=name, seed=9, slots=1) for name in ("numpy", "cpu")]
+    for other in others:
+        other.load_state_dict(sim.state_dict())
+    for one in (sim, *others):
+        one.run(3)
+    assert_same_state([sim, *others], "later")
+
+
+def test_runs_do_not_depend_on_their_cuts():
+    """Nor on the length of intervals where beats are the same; nor on the other markets of a batch."""
+    config = flow_config(plain_table())
+    whole, cut = (ks.Simulator(config, 3, engine="cpu", seed=3) for _ in range(2))
+    whole.run(6)
+    for count in (1, 2, 3):
+        cut.run(count)
+    assert_same_state([whole, cut], "cut")
+    short, alone = ks.Simulator(config.replace(interval=8), 3, engine="cpu", seed=3), ks.Simulator(config, 1, seed=5)
+    short.run(18)
+    alone.run(6)
+    for name in ("bid", "ask", "lives", "fleeting_units", "flow", "volume", "price_origin"):
+        assert torch.equal(whole.tensors[name], short.tensors[name]), name
+        assert torch.equal(whole.tensors[name][2:], alone.tensors[name]), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_market_whose_numbers_would_be_too_large_stops(engine):
+    table = dataclasses.replace(plain_table(), gap=np.full(5, 2**40))
+    sim = ks.Simulator(flow_config(table), 2, engine=engine, seed=1)
+    sim.run(1)
+    sim.tensors["flow"][1, 6] = 2**62 - 2**42
+    sim.engine.state_changed()
+    before = {name: tensor.clone() for name, tensor in sim.tensors.items() if name != "error"}
+    with pytest.raises(ks.MarketError, match="market 1"):
+        sim.run(1)
+        sim.check_errors()
+    for name, tensor in before.items():  # of the other market too, but on a GPU, where it goes on
+        assert torch.equal(tensor[1], sim.tensors[name][1]), name
+
+
+STATES = {
+    "lives": (slice(None), "lives"),
+    "fleeting_units": (slice(None), "fleeting_units"),
+    "flow": ((slice(None), 4), "state"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("value", [-1, 2**30])
+def test_states_that_no_market_has_are_refused(name, value):
+    sim = ks.Simulator(flow_config(plain_table()), 2, engine="cpu")
+    state = sim.state_dict()
+    place, said = STATES[name]
+    state[name][place] = value
+    with pytest.raises(ValueError, match=rf"state\['{name}'\].*"):
+        sim.load_state_dict(state)
+    assert said
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_hostile_numbers_do_no_harm(engine):
+    """Live tensors may be written to with anything: no engine reads or writes beyond its memory, or hangs."""
+    rng = np.random.default_rng(3)
+    for seed in range(3):
+        sim = ks.Simulator(flow_config(plain_table()), 3, engine=engine, seed=seed)
+        for name in ("lives", "fleeting_units", "flow", "bid", "ask"):
+            info = np.iinfo(np.int32)
+            numbers = rng.integers(info.min, info.max, sim.tensors[name].shape)
+            sim.tensors[name].copy_(torch.from_numpy(np.where(rng.random(numbers.shape) < 0.3, numbers, 0)))
+        sim.engine.state_changed()
+        try:
+            sim.run(2)
+            sim.check_errors()
+        except ks.MarketError:
+            pass
+
+
+# The config -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_config_is_written_and_read_again():
+    config = flow_config()
+    assert isinstance(config.flow, FlowTable) and config.flow == ks.OrderFlow.preset("btcusd")
+    again = ks.MarketConfig.from_dict(plain_fields(config))
+    assert again == config and again.flow == config.flow
+    assert config != config.replace(flow=plain_table())
+    env = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, config=config, engine="cpu", bank_size=2, horizon=3)
+    made = gym.make_vec(env.unwrapped.spec, num_envs=2)
+    assert np.array_equal(env.reset(seed=1)[0], made.reset(seed=1)[0])
+
+
+REFUSED = {
+    "flow": {"flow": None},
+    "flow: expected one of": {"flow": "eurusd"},
+    "flow: expected an OrderFlow": {"flow": 7},
+    "flow: expected None where arrivals is 'clock'": {"arrivals": "clock"},
+    "mechanism": {"mechanism": "call"},
+    "interval": {"interval": None},
+    "cancel_prob": {"cancel_prob": 0.1},
+    "tick_size": {"tick_size": 2},
+    "population": {"population": "multinomial"},
+    "regimes": {"regimes": ({"noise_spread": 3},)},
+    "agents": {"agents": {"kineticsim_env.traders:order_splitter": 2}},
+    "flow: expected a book": {
+        "flow": dataclasses.replace(EXTREMES["giant orders"], resting=np.full((2, 2, 18), 2**24)),
+    },
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_configs_that_are_refused(said):
+    with pytest.raises((TypeError, ValueError), match=f"^{said}"):
+        flow_config().replace(**REFUSED[said])
+
+
+def test_nobody_is_replaced():
+    with pytest.raises(ValueError, match="slots: expected up to 0, the number of maker agents"):
+        ks.Simulator(flow_config(), 1, slots=["maker"])
+
+
+@slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_long_runs_agree_with_the_second_implementation(engine):
+    """The flow that ships, for an hour of the market."""
+    intervals = 20 if engine == "numpy" else 400
+    sim = ks.Simulator(flow_config(levels=512, window=32, interval=50), 1, engine=engine, seed=4)
+    sim.run(intervals)
+    other = FlowReference(sim.config.flow, 4, 512, 32, 16, 256)
+    assert other.play(intervals * 50) == intervals * 50
+    state = other.state()
+    for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
+        assert np.array_equal(sim.tensors[name][0].cpu().numpy(), state[name]), name
