@@ -21,7 +21,7 @@
 namespace {
 
 #if KS_LANES_PER_MARKET == 1
-using Columns = ks::WideColumns;
+using Columns = ks::WideColumns;  // without an order flow
 #else
 using Columns = ks::SharedColumns<KS_LANES_PER_MARKET>;
 #endif

@@ -5,6 +5,7 @@ import dataclasses
 import gymnasium as gym
 import numpy as np
 import pytest
+import test_every_preset
 import torch
 from build_helpers import needs_compiler
 from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
@@ -17,7 +18,8 @@ from strategies import ENGINES
 from thorough import examples, slow
 
 import kineticsim_env as ks
-from kineticsim_env.config import plain_fields
+from kineticsim_env.config import PRESETS, plain_fields
+from kineticsim_env.engines.effects import effect_of
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.flow_table import FlowTable
 
@@ -99,9 +101,10 @@ def test_engines_agree_on_extreme_tables(name, engine):
 
 
 @needs_compiler
+@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed):
-    monkeypatch.setattr(build, "load_cpu", lambda: kernels["shared markets"])
+def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed, kernel):
+    monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
     grid = GRIDS[seed % len(GRIDS)]
     check_simulators(random_table(seed), grid, (0, 1, 3)[seed % 3], ("numpy", "cpu"), seed, steps=2, markets=3)
 
@@ -153,12 +156,13 @@ def test_environments_agree(engine, environment, bad):
 
 
 @needs_compiler
+@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
 @settings(max_examples=examples(20))
 @given(environment=flow_environments())
-def test_environments_on_shared_lanes_agree(kernels, environment):
+def test_environments_on_shared_lanes_agree(kernels, kernel, environment):
     arguments, kwargs, *_ = environment
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "load_cpu", lambda: kernels["shared markets"])
+        patch.setattr(build, "load_cpu", lambda: kernels[kernel])
         made = make_cores(arguments, kwargs, ("cpu",))
     check_cores_agree([*made, *make_cores(arguments, kwargs, ("numpy",))], environment, 0.0)
 
@@ -286,6 +290,32 @@ def test_configs_that_are_refused(said):
 def test_nobody_is_replaced():
     with pytest.raises(ValueError, match="slots: expected up to 0, the number of maker agents"):
         ks.Simulator(flow_config(), 1, slots=["maker"])
+    envs = ks.BatchedParallelEnv(2, {"maker": 2, "trader": 1}, config=flow_config(), engine="numpy", bank_size=0)
+    assert envs.core.simulator.slots == (None, None, None)
+
+
+def test_what_orders_of_nobody_do_not_feel_is_told():
+    """And bits of a run say so."""
+    config = flow_config(plain_table())
+    runs = [config, config.replace(noise_spread=9, max_order_qty=7, num_agents=3, init_depth=5, rounding="coin")]
+    sims = [ks.Simulator(one, 2, engine="cpu", seed=1) for one in runs]
+    for sim in sims:
+        sim.run(9)
+    assert_same_state(sims, "with other agents")
+    for name in ("noise_spread", "max_order_qty", "num_agents", "init_depth", "rounding", "noise"):
+        assert not effect_of(config, name).there.any()
+    assert effect_of(config, "window").there.all()
+
+
+def test_tapes_are_refused():
+    with pytest.raises(ValueError, match="tape: expected markets whose arrivals are 'each' or 'clock', got 'flow'"):
+        ks.Simulator(flow_config(), 1, engine="numpy").tape(0, 3)
+
+
+@pytest.mark.parametrize("use", ["measure", "scorecard", "counterfactual", "learners"])
+def test_tools_take_a_flow(use, monkeypatch):
+    monkeypatch.setitem(PRESETS, "flow", {name: value for name, value in plain_fields(flow_config()).items() if value})
+    getattr(test_every_preset, use)("flow", flow_config())
 
 
 @slow

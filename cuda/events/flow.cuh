@@ -158,18 +158,37 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
 
   // Events ------------------------------------------------------------------------------------------------------------
 
+  // The words of an event that are asked for most, by their numbers.
+  struct Words {
+    static constexpr int kCount = 4;
+    uint64_t at[kCount];
+  };
+  static_assert(kChoiceWord < Words::kCount && kOrderWord < Words::kCount && kJumpWord < Words::kCount && kClockWord < Words::kCount);
+
+  // Lanes that share the market draw a word each, of several events.
   KS_ON_LANE bool take_flow_events(uint32_t from, uint32_t until) {
-    for (uint32_t e = from; e != until; ++e)
-      if (!take_flow_event(e)) return false;
+    constexpr int kAtOnce = Lanes::kLanes < Words::kCount ? 1 : Lanes::kLanes / Words::kCount;
+#pragma unroll 1
+    for (uint32_t e = from; e != until;) {
+      const uint32_t count = until - e < kAtOnce ? until - e : kAtOnce;
+      const uint64_t mine = Lanes::kLanes < Words::kCount ? 0 : flow_word(key, e + Lanes::lane() / Words::kCount, Lanes::lane() % Words::kCount);
+#pragma unroll 1
+      for (uint32_t i = 0; i < count; ++i, ++e) {
+        Words words;
+        for (int k = 0; k < Words::kCount; ++k)
+          words.at[k] = Lanes::kLanes < Words::kCount ? flow_word(key, e, k) : Lanes::from(Words::kCount * i + k, mine);
+        if (!take_flow_event(e, words)) return false;
+      }
+    }
     return true;
   }
-  KS_ON_LANE bool take_flow_event(uint32_t e) {
+  KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words) {
     FlowState& state = lives.state;
-    advance_clock(state, *lives.table, flow_word(key, e, kClockWord));
+    advance_clock(state, *lives.table, words.at[kClockWord]);
     if (state.time >= kLastTime) return stops();
     const Best before = best_ticks();
     const int64_t traded = volume;
-    if (!take_jump(e, before)) return false;
+    if (!take_jump(e, words, before)) return false;
     state.after = volume > traded ? kAfterTrade : best_ticks() == before ? kAfterNothing : kAfterMove;
     return true;
   }
@@ -178,16 +197,16 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     return false;
   }
 
-  KS_ON_LANE bool take_jump(uint32_t e, const Best& best) {
+  KS_ON_LANE bool take_jump(uint32_t e, const Words& words, const Best& best) {
     FlowState& state = lives.state;
-    const uint64_t drawn = flow_word(key, e, kJumpWord);
+    const uint64_t drawn = words.at[kJumpWord];
     if (state.left > 0) {
       state.left -= 1;
       if (field(drawn, 63, 1) == 0 && flees(e, drawn, best)) return true;
     } else if (field(drawn, 0, 32) < lives.table->jump_hazard) {
       begin_jump(field(drawn, 32, 16) < lives.table->jump_same ? state.last_jump : -state.last_jump, field(drawn, 48, 4), best);
     }
-    return take_choice(e, best);
+    return take_choice(e, words, best);
   }
 
   KS_ON_LANE void begin_jump(int64_t way, int64_t number, const Best& best) {
@@ -229,15 +248,15 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
                          lives.count(tick, life), q);
   }
 
-  KS_ON_LANE bool take_choice(uint32_t e, const Best& best) {
+  KS_ON_LANE bool take_choice(uint32_t e, const Words& words, const Best& best) {
     const FlowNumbers& table = *lives.table;
-    const uint64_t drawn = flow_word(key, e, kOrderWord);
+    const uint64_t drawn = words.at[kOrderWord];
     const int32_t spread = spread_class(best.at[1] - best.at[0]);
     weigh(0, best), weigh(1, best);
     const int64_t cancels[2] = {lives.weight.of(0), lives.weight.of(1)}, limits[2] = {table.limit_upto[0][spread][kFlowBands - 1], table.limit_upto[1][spread][kFlowBands - 1]};
     if (cancels[0] >= kMostWeight || cancels[1] >= kMostWeight) return stops();
     const int64_t total = table.market + limits[0] + limits[1] + cancels[0] + cancels[1];
-    int64_t r = share_of(flow_word(key, e, kChoiceWord), (uint64_t)total);
+    int64_t r = share_of(words.at[kChoiceWord], (uint64_t)total);
     if (r < table.market) return take_market_order(drawn);
     r -= table.market;
     for (int side = 0; side < 2; ++side) {

@@ -51,6 +51,8 @@ def effect_of(config: MarketConfig, name: str, series: tuple[str, ...] = ()) -> 
         name: A field, `regimes[2].jump_size`, `class.parameter` or `class.count`.
         series: Names of the series that are recorded: whoever records the fundamental sees it move.
     """
+    if config.is_flow and name in _OF_AGENTS:
+        return Effect(np.zeros(1, dtype=bool), "orders are those of a flow, which has no agents", "arrivals='clock'")
     if own := of_regime(name):
         return _first_that_fails(own[1], _Market(config, own[0], series))
     if "." in name:
@@ -146,6 +148,10 @@ class _Market:
         return timed & ~self.has("maker") & ~several
 
 
+_OF_AGENTS = frozenset({
+    *("num_agents", *CLASSES, "max_order_qty", "noise_spread", "market_order_prob", "maker_half_spread"),
+    *("taker_offset", "init_depth", "rounding", "reference"),
+})  # fmt: skip
 _TAKERS = ("noise", "momentum", "fundamental")
 _OF_SLOTS = _Need(
     lambda m: False, "only slots of learners feel it, and here are none", "a field that built-in agents feel"

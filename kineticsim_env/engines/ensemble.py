@@ -140,9 +140,9 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes`, `agents` and `flow`. A `window`
-                above 0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all markets from
-                the start. Parameters of agents that users have written are named by their class,
+                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes`, `agents` and `flow`. A
+                `window` above 0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all
+                markets from the start. Parameters of agents that users have written are named by their class,
                 `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
                 `[M, count]`, where they had own ones from the start.
 

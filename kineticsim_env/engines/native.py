@@ -301,7 +301,7 @@ def market_stopped(market: int, t: int, error: int) -> str:
     if error & layout.CONSTANTS["kErrorOrigin"]:
         return f"market {market}: at t = {t} the window would leave +/-2^29 ticks; reset it, or start nearer to 0"
     return (
-        f"market {market}: at t = {t} the total quantity on a side would reach 2^31 (or an order flow's time 2^62 ns, or "
-        "its weights 2^40); "
-        "use cancel_prob so that the book cannot grow for ever, smaller orders, or reset earlier"
+        f"market {market}: at t = {t} the total quantity on a side would reach 2^31, or of an order flow the time 2^62 "
+        "nanoseconds, or a side's weights 2^40; use cancel_prob so that the book cannot grow for ever, smaller orders, "
+        "or reset earlier"
     )

@@ -62,7 +62,8 @@ def opening_book(
 ) -> dict[str, torch.Tensor]:
     """Return what markets hold at their opening, by the names of `struct Launch`; all else is 0, but for the regime.
 
-    The book of an order flow, which has a spread of one tick, is the engine's (`Engine.open_flow`). Their parameters are int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
+    The book of an order flow, which has a spread of one tick, is the engine's (`Engine.open_flow`). Parameters are
+    int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
     """
     price, depth, fundamental = (
         torch.from_numpy(rows[name].astype(np.int32)).to(device)[:, None]

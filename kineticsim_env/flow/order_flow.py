@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
+from kineticsim_env.config import MarketConfig, make_config
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.flow import fitting, simulating, validating
 from kineticsim_env.runtime.flow_table import FlowTable, shipped
@@ -50,6 +51,16 @@ class OrderFlow(FlowTable):
         """
         found = fitting.fit(events, lot=lot, symmetric=symmetric, progress=progress)
         return cls(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
+
+    def config(self, **changes: Any) -> MarketConfig:
+        """Return a market of this flow: 256 ticks that follow the mid, and intervals of 48 events.
+
+        Args:
+            **changes: Fields of `MarketConfig` that differ from that.
+        """
+        grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": 48, **changes}
+        grid = {"init_price": grid["num_levels"] // 2, **grid}
+        return make_config({"arrivals": "flow", "mechanism": "continuous", "flow": self, **grid})
 
     def simulate(self, events: int, seed: int = 0, **grid: Any) -> OrderEvents:
         """Play one market of this flow alone, and return what happened to its orders; see `simulating.simulate`."""

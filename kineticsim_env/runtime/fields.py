@@ -70,7 +70,8 @@ REGIME_FIELDS = (
 MAX_REGIMES = 64
 # Everything else may differ from market to market.
 ENSEMBLE_WIDE = (
-    "num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes", "agents", "flow",
+    "num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes", "agents",
+    "flow",
 )  # fmt: skip
 
 

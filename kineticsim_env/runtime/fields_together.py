@@ -111,7 +111,9 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
             raise ValueError(f"flow: expected None where arrivals is {config.arrivals!r}, got an order flow")
         return
     if config.flow is None:
-        raise ValueError("flow: expected an order flow, or the name of one that ships, where arrivals is 'flow', got None")
+        raise ValueError(
+            "flow: expected an OrderFlow, or the name of one that ships, where arrivals is 'flow', got None"
+        )
     refuse("mechanism", not config.is_continuous, "'continuous' where arrivals is 'flow'")
     refuse("interval", config.interval is None, "a number of events where arrivals is 'flow', as there are no agents")
     for name, none in {"population": "fixed", "tick_size": 1, "cancel_prob": 0, "tax": 0, "collar": 0}.items():

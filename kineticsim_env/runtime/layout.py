@@ -36,7 +36,10 @@ FLOW_STATE = "lives fleeting_units flow".split()  # of an order flow
 WAY_STATE = "due due_quotes due_flags".split()  # of these, where what they submit may arrive in a later decision
 WAY_PLACES = 4  # submissions of a market that may be under way
 # All that a run may change.
-RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *MEMORY_STATE, *FLOW_STATE, *QUEUE_STATE, *WAY_STATE)
+RUN_STATE = (
+    *(*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE),
+    *(*MEMORY_STATE, *FLOW_STATE, *QUEUE_STATE, *WAY_STATE),
+)
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it

@@ -114,7 +114,7 @@ def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str 
         raise ValueError(f"{what}: expected another name in config.agents, got {name!r}, which is a role too")
     if name in added:
         return added[name], name
-    return name, name if name in CLASSES else None
+    return name, name if name in CLASSES and not config.is_flow else None  # a flow has no agents
 
 
 def check_replaceable(

@@ -74,7 +74,7 @@ def play(act: Any, task: str, episodes: int, wrapper: Any = None) -> Evaluation:
     return evaluate(act, envs if wrapper is None else wrapper(envs), HELD_OUT_SEED)
 
 
-def trained(example: str, task: str, seed: int, settings: Mapping[str, Any], steps: int, episodes: int) -> Evaluation:
+def trained(example: str, task: Any, seed: int, settings: Mapping[str, Any], steps: int, episodes: int) -> Evaluation:
     """Train by an example, and play what it learned."""
     sys.path.insert(0, str(ROOT / "examples"))
     on_gpu = torch.cuda.is_available()
@@ -82,10 +82,10 @@ def trained(example: str, task: str, seed: int, settings: Mapping[str, Any], ste
     if example == RECURRENT:
         import ppo_recurrent
 
-        args = ppo_recurrent.Args(seed=seed, task=task, total_steps=steps, **settings)
-        args.num_envs = 16384 if on_gpu else 256
-        networks, _ = ppo_recurrent.train(args)
-        return play(ppo_recurrent.Player(networks), task, episodes, lambda envs: ppo_recurrent.seen_by(args, envs))
+        recurrent = ppo_recurrent.Args(seed=seed, task=task, total_steps=steps, **settings)
+        recurrent.num_envs = 16384 if on_gpu else 256
+        networks, _ = ppo_recurrent.train(recurrent)
+        return play(ppo_recurrent.Player(networks), task, episodes, lambda envs: ppo_recurrent.seen_by(recurrent, envs))
     import ppo_fast
 
     with tempfile.TemporaryDirectory() as folder:
