@@ -63,7 +63,7 @@ struct Group {
   }
   template <typename T>
   static KS_ON_LANE T sum(T x) {
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800 && !defined(KS_FORCE_SHUFFLE)
     // Of 32 bits one instruction; of 64 bits in parts, whose sums fit 32.
     if constexpr (kSize == 32 && sizeof(T) == 4) return (T)__reduce_add_sync(mask(), (unsigned)x);
     if constexpr (kSize == 32 && sizeof(T) == 8) {

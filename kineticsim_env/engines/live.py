@@ -17,6 +17,7 @@ from kineticsim_env.engines.parameters import agent_fields
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, one_at_a_time
+from kineticsim_env.runtime.flow_table import TIME
 from kineticsim_env.runtime.values import check_choice, is_one_of
 
 STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
@@ -90,6 +91,13 @@ class LiveMarkets:
         if "queue" not in self.tensors:
             raise AttributeError("queue: expected mechanism 'continuous', got 'call', in which nobody queues")
         return self.tensors["queue"]
+
+    @property
+    def time(self) -> torch.Tensor:
+        """Nanoseconds since the reset, int64 `[M]`, live; markets of an order flow have it."""
+        if "flow" not in self.tensors:
+            raise AttributeError(f"time: expected arrivals 'flow', got {self.config.arrivals!r}, in which none passes")
+        return self.tensors["flow"][:, TIME]
 
     @property
     @one_at_a_time
