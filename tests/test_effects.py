@@ -31,6 +31,7 @@ FAR = {  # two values of each field, as far apart as all presets have them
     "mechanism": ["call", "continuous"], "quote_latency": [0, 40], "orders_per_side": [1, 3],
     "regime_switch_prob": [0.0, 1.0],
     "regimes": [({"max_order_qty": 1},), ({"max_order_qty": 50},)], "agents": [{}, {copied_noise: 9}],
+    "flow": ["btcusd", None],
 }  # fmt: skip
 OF_AGENTS = {"size": [1, 900], "largest": [1, 900], "parts": [1, 300], "most_parts": [1, 300], "reach": [0, 12],
              "count": [0, 12]}  # fmt: skip
@@ -51,6 +52,7 @@ REFUSED = {  # what these presets refuse to be varied alone
     "news": ON_BEATS,
     "realistic": ON_BEATS,
 }
+REFUSED = {preset: refused | {"flow": "None where arrivals is"} for preset, refused in REFUSED.items()}
 
 
 # The preset "paper" where few agents trade by the grid's end, so that what acts there is seen, and with a window.
@@ -189,7 +191,7 @@ def test_what_is_said_to_have_no_effect_changes_no_bit_of_random_markets(kind):
             fields["agents"] = {rng.choice([copied_noise, trend_follower, insider]): rng.choice([0, 2])}
         if not fields.get("num_agents", 256) and not fields.get("agents"):
             continue
-        names = {name: FAR[name] for name in FIELDS if name not in ("regimes", "agents")}
+        names = {name: FAR[name] for name in FIELDS if name not in ("regimes", "agents", "flow")}
         names |= {
             f"regimes[{i}].{name}": FAR[name] for i in range(len(fields.get("regimes") or ())) for name in REGIME_FIELDS
         }

@@ -287,6 +287,17 @@ def test_configs_that_are_refused(said):
         flow_config().replace(**REFUSED[said])
 
 
+def test_a_sweep_keeps_a_flow(tmp_path):
+    quiet = {"engine": "numpy", "progress": False, "seed": 3}
+    config = flow_config(plain_table())
+    found = ks.sweep({"window": [4, 12]}, 4, ["volume"], market=config, folder=tmp_path, **quiet)
+    assert found.config(1) == config.replace(window=12)
+    again = ks.sweep({"window": [4, 12]}, 4, ["volume"], market=config, folder=tmp_path, **quiet)  # from the folder
+    assert again.to_pandas().equals(found.to_pandas())
+    named = ks.sweep({"flow": ["btcusd"]}, 4, ["volume"], market=config, **quiet)
+    assert named.config(0).flow == ks.OrderFlow.preset("btcusd")
+
+
 def test_nobody_is_replaced():
     with pytest.raises(ValueError, match="slots: expected up to 0, the number of maker agents"):
         ks.Simulator(flow_config(), 1, slots=["maker"])

@@ -20,7 +20,17 @@ from kineticsim_env.config import PRESETS, TEXTS, MarketConfig
 from kineticsim_env.engines.effects import of_regime
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, REGIME_FIELDS, checked, checked_regimes
-from kineticsim_env.runtime.values import as_float, check_array, check_dict, is_number, is_one_of, is_whole, show
+from kineticsim_env.runtime.flow_table import FlowTable, shipped
+from kineticsim_env.runtime.values import (
+    as_float,
+    check_array,
+    check_choice,
+    check_dict,
+    is_number,
+    is_one_of,
+    is_whole,
+    show,
+)
 
 _RANGE = ("low", "high", "scale", "steps")
 _SCALES = ("linear", "log")
@@ -221,6 +231,9 @@ def _check_values(name: str, values: Sequence[Any]) -> None:
     if name == "regimes":
         for value in values:
             checked_regimes(name, value)
+    elif name == "flow":
+        for value in values:
+            check_choice("space['flow']", value, shipped(), optional=True)
     elif name in ENSEMBLE_WIDE:
         for value in values:
             checked(name, value)
@@ -259,6 +272,8 @@ def plain(value: Any) -> Any:
     """Return numbers, and what holds them, as JSON keeps them: NumPy's as Python's."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
+    if isinstance(value, FlowTable):
+        return value.numbers()
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value

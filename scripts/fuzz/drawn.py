@@ -73,6 +73,8 @@ def config(rng: np.random.Generator, markets: int | None = None, **changes: Any)
     """
     while True:
         try:
+            if "agents" not in changes and rng.random() < 0.05:
+                return _flow(rng).replace(**changes)
             drawn = _preset(rng) if rng.random() < 0.05 else pairs.random_config(rng, **_further(rng, markets))
             fields: dict[str, Any] = {**drawn.to_dict(), **_ladders(rng, drawn), **changes}
             if "agents" not in changes and rng.random() < 0.5:
@@ -86,6 +88,16 @@ def _ladders(rng: np.random.Generator, drawn: ks.MarketConfig) -> dict[str, int]
     if not drawn.is_continuous or rng.random() < 0.6:
         return {}
     return {"orders_per_side": int(rng.choice([2, 3, 8]))}
+
+
+def _flow(rng: np.random.Generator) -> ks.MarketConfig:
+    """Return a market of an order flow, which may jump all the time."""
+    flow = ks.OrderFlow.preset("btcusd")
+    if rng.random() < 0.5:
+        flow = dataclasses.replace(flow, jump_hazard=2**30, jump_events=int(rng.choice([1, 9])))
+    grid = {"num_levels": 1 << int(rng.integers(3, 8)), "beat": int(rng.choice([1, 7, 30]))}
+    grid |= {"interval": int(rng.choice([1, 12])), "window": int(rng.choice([0, 1, 3])), "fee": int(rng.choice([0, 9]))}
+    return flow.config(**grid)
 
 
 def _preset(rng: np.random.Generator) -> ks.MarketConfig:

@@ -54,9 +54,10 @@ DEFAULTS: dict[str, Any] = {
     "regime_switch_prob": 0.0,
     "orders_per_side": 1,
     "agents": {},
+    "flow": None,  # which tests/flow_reference plays
 }
 ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes")
-ENSEMBLE += ("agents",)
+ENSEMBLE += ("agents", "flow")
 THRESHOLDS = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
 THRESHOLDS["regime_switch_prob"] = 1 << 16
 BY_REGIME = ("noise_spread", "max_order_qty", "market_order_prob", "maker_half_spread", "taker_offset")
