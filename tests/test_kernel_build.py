@@ -150,6 +150,15 @@ def test_the_real_kernel_compiles_for_steps_of_order_records(shape):
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_RECORDS": 1}))
 
 
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize("slots", [0, 1, 3])
+@pytest.mark.parametrize("capability", [75, 90])  # the older one has no instruction for sums of lanes
+def test_the_real_kernel_compiles_for_order_flows(slots, capability):
+    shape = {**PLAIN, "KS_TASK": int(slots > 0), "KS_EVENTS": 2, "KS_SLOTS": slots, "KS_LANES_PER_MARKET": 32}
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", capability, {**shape, "KS_FLOW": 1}))
+
+
 _CLOCK = {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 2}
 of_each_step = pytest.mark.parametrize("shape", [LANES, {**FULL, "KS_TASK": 1}, _CLOCK])
 

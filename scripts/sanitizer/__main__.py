@@ -5,6 +5,7 @@ slots at one tick, window shifts, environment steps of every role across episode
 that leave part of the last block without a market (`auctions.py`).
 On the clock: call auctions by warps and continuous trading by a lane or more per market, with beats in
 intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way (`on_the_clock.py`).
+Order flows that are fitted to data, whose orders a warp chooses together (`flows.py`).
 Policies in the kernels: networks inside rollouts, programs that play slots, and order records (`policies.py`).
 
 `make sanitize` runs it. Most of the time goes to compiling some 180 kernels: let several processes share the cases,
@@ -18,9 +19,9 @@ from itertools import chain
 
 import torch
 
-from scripts.sanitizer import auctions, on_the_clock, policies
+from scripts.sanitizer import auctions, flows, on_the_clock, policies
 
-PARTS = {"auctions": auctions, "clock": on_the_clock, "policies": policies}
+PARTS = {"auctions": auctions, "clock": on_the_clock, "flows": flows, "policies": policies}
 
 
 def main() -> None:
