@@ -1,4 +1,4 @@
-"""What a market is calibrated to, as users hand it over: statistics with their values, or a series to measure."""
+"""What a market is calibrated to, as users hand it over: statistics with their values, a series or order events."""
 
 from __future__ import annotations
 
