@@ -14,6 +14,8 @@ from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.data.measures import WITHOUT_SECONDS
 from kineticsim_env.runtime import build
 from kineticsim_env.statistics import STATISTICS, distance_to, measure_events, measure_series, of_events
+from kineticsim_env.sweeps.batches import Pace
+from kineticsim_env.sweeps.plans import make_plan
 
 pytestmark = pytest.mark.skipif(bool(build.cpu_unavailable()), reason="tapes need the C++ engine")
 
@@ -98,6 +100,19 @@ def test_a_sweep_finds_the_market_that_is_nearest():
     columns = [f"apart_{name}" for name in (*scores, "ask_cancel_depth")]
     assert found["cancel_prob"][found[columns].mean(axis=1).argmin()] == 0.5
     assert set(columns) < set(found) and not found["stopped"].any()
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy", "cuda"])
+def test_batches_are_short_whatever_runs_the_markets(engine):
+    """A market's tape of 100 intervals takes 11 ms, so that a batch of ten takes a tenth of a second."""
+    given = {"market": "continuous", "design": "random", "points": 5000}
+    paces = [
+        Pace(make_plan({"cancel_prob": (0.2, 0.9)}, 100, [name], **given), 5000, engine, 1, 16)
+        for name in ("event_share", "volume")
+    ]
+    assert paces[0].points == 10 and paces[1].points > 100
+    paces[0].took(10, 0.1)
+    assert paces[0].points == 40  # no more than four times as many
 
 
 def test_a_stored_sweep_is_not_gone_on_with_for_other_events(tmp_path):
