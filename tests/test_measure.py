@@ -16,7 +16,7 @@ from kineticsim_env.statistics import STATISTICS, Plan, check_statistics, chunks
 from kineticsim_env.statistics.gathering import Accumulator, Histogram
 from kineticsim_env.statistics.plans import column_names
 
-OF_SERIES = [name for name in STATISTICS if name != "book_shape"]  # which looks at books
+OF_SERIES = [name for name in STATISTICS if name != "book_shape" and not name.startswith("event_")]  # of tapes
 SHORT = ks.MarketConfig.preset("trading", num_agents=16)
 
 

@@ -51,14 +51,14 @@ def calibrate(
     Args:
         target: Values of statistics by name, as `measure` names them (of a curve, as many numbers as it has); or what
             `measure` returned, of one group; or a series of prices in whole ticks, `[S]` or `[M, S]`, or several series
-            by name, which are measured by `measure_series`.
+            by name, which are measured by `measure_series`; or `OrderEvents`, by `measure_events`.
         space: What is unknown: fields as in `sweep`, each with a range, `(3, 12)` or `{"low": 3, "high": 12}`, with
             `"scale": "log"` if the logarithm is to be uniform.
         intervals: How many a simulated market has: as many as the target was measured over, so that its statistics are
-            as uncertain. None is the length of a target that has one.
+            as uncertain. None is the length of a target that has one; order events do not.
         statistics: Which are measured, as in `measure`; None is all of a table. Of a series it is volatility, kurtosis,
             autocorrelations of returns and of their size, variance ratios, and of volume its mean, deviation and
-            correlation with volatility.
+            correlation with volatility; of order events `event_mean` and `event_share`.
         market: What is known, as in `sweep`.
         simulations: How many points to learn from,
         held_out: and how many more to check it with; 0 is no check.

@@ -1,4 +1,4 @@
-"""What a market is calibrated to, as users hand it over: statistics with their values, or a series to measure."""
+"""What a market is calibrated to, as users hand it over: statistics with their values, a series or order events."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, is_number, show
-from kineticsim_env.statistics import STATISTICS, Measured, Plan, Value, check_statistics, measure_series
+from kineticsim_env.statistics import (
+    STATISTICS,
+    Measured,
+    Plan,
+    Value,
+    check_statistics,
+    measure_events,
+    measure_series,
+)
 from kineticsim_env.statistics.given import as_columns
 from kineticsim_env.statistics.plans import column_names, named_statistics, shown_label
 
@@ -19,7 +28,8 @@ _SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
 _OF_PRICES = ("volatility", "kurtosis", "kurtosis(span=10)", "autocorrelation(lag=1)")
 _OF_PRICES += ("abs_autocorrelation(lag=[1, 5, 20])", "variance_ratio(span=[2, 10])")
 _OF_VOLUMES = ("volume", "volume_deviation", "volume_volatility")
-_ALLOWED = "a mapping of statistics to their values, what measure returns, or series of whole numbers"
+_OF_EVENTS = ("event_mean", "event_share")
+_ALLOWED = "a mapping of statistics to their values, what measure returns, series of whole numbers, or order events"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +40,7 @@ class Target:
     values: dict[str, float]  # of the target, by column (`Measured.columns`): of a curve "autocorrelation_1" and so on
     intervals: int  # of a simulated market
     markets: int  # over which a value is a mean
-    own: tuple[int, int] | None = None  # intervals and markets of the target itself; None of a table of numbers
+    own: tuple[int, int] | None = None  # intervals and markets of the target itself; None of a table or of order events
 
 
 def read_target(target: Any, statistics: Any = None, intervals: Any = None, replicates: Any = None) -> Target:
@@ -41,14 +51,17 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
         chosen = named_statistics(
             (_OF_PRICES + _OF_VOLUMES * ("volume" in series)) if statistics is None else statistics
         )
-        measured = measure_series(series, chosen, group=None)
-        own, given = (measured.intervals, measured.group_size), measured
+        given: Any = measure_series(series, chosen, group=None)
+    elif isinstance(target, OrderEvents):
+        chosen = named_statistics(_OF_EVENTS if statistics is None else statistics)
+        given = measure_events(target, chosen)
     elif isinstance(target, Mapping):
         chosen = _of_table(target) if statistics is None else named_statistics(statistics)
-        own = (target.intervals, target.group_size) if isinstance(target, Measured) else None
         given = target
     else:
         raise TypeError(f"target: expected {_ALLOWED}, got {show(target)}")
+    known = isinstance(given, Measured) and given.intervals is not None  # of order events they are not
+    own = (given.intervals, given.group_size) if known else None
     plans = check_statistics(chosen)
     length, markets = own or (None, 1)
     intervals = length if intervals is None else intervals

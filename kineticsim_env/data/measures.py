@@ -7,7 +7,7 @@ in ticks and sizes in lots; what the opening adds is part of the book, and no ev
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,14 @@ def sessions_of(events: OrderEvents) -> Iterator[Session]:
         opening = np.flatnonzero(one.opening)
         book = Books(books.prices[begin:end], books.sizes[begin:end])
         yield Session(one, book, orders.added[begin:end] - begin, int(opening[-1]) + 1 if len(opening) else 0)
+
+
+def shown_by(name: str, events: OrderEvents) -> list[Session]:
+    """Return what the sessions of an argument showed, whose name errors have."""
+    try:
+        return list(sessions_of(events))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def spread(of: Session) -> np.ndarray:
@@ -157,3 +165,12 @@ FURTHER: dict[str, Measure] = {  # LOB-Bench has them too, so its 21 are all of 
     for name, move in (("a rise", 1), ("no move", 0), ("a fall", -1))
 }
 DISCRETE = frozenset(name for name in SCORES if name == "spread" or name.endswith("level"))  # each number is a bin
+
+_OF_SECONDS = ("log_inter_arrival_time", "log_time_to_cancel", "log_volume_per_minute")
+WITHOUT_SECONDS = tuple(name for name in SCORES if name not in _OF_SECONDS)  # which an interval has none of
+
+
+def values_of(name: str, sample: Sequence[Session]) -> np.ndarray:
+    """Return the numbers of one of `SCORES` or `FURTHER`, of all sessions one after the other."""
+    measure = (SCORES | FURTHER)[name]
+    return np.concatenate([np.empty(0), *map(measure, sample)])

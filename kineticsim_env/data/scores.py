@@ -13,13 +13,13 @@ from kineticsim_env.data.books import between
 from kineticsim_env.data.conditional import CONDITIONAL, LAGS, conditional_distances, responses
 from kineticsim_env.data.distances import distances
 from kineticsim_env.data.events import OrderEvents
-from kineticsim_env.data.measures import DISCRETE, FURTHER, SCORES, Session, sessions_of
+from kineticsim_env.data.measures import DISCRETE, FURTHER, SCORES, Session, shown_by, values_of
 from kineticsim_env.runtime.values import aligned, check_count, check_instance, check_number
 
 if TYPE_CHECKING:
     import pandas
 
-_METRICS = ("l1", "wasserstein")
+METRICS = ("l1", "wasserstein")
 _MEAN = f"mean of the {len(SCORES)}"
 
 
@@ -93,7 +93,7 @@ class OrderBookScores:
         found = []
         for score in (*self.scores, self.mean, *self.further):
             row: dict[str, Any] = {"score": score.name}
-            for metric, distance in zip(_METRICS, score[1:3], strict=True):
+            for metric, distance in zip(METRICS, score[1:3], strict=True):
                 ends = {f"{metric}_{name}": value for name, value in distance._asdict().items() if name != "value"}
                 row |= {metric: distance.value, **ends}
             found.append(row | {"real": score.real, "simulated": score.simulated})
@@ -131,14 +131,14 @@ def order_book_scores(
     confidence = check_number("confidence", confidence, 0, 1, above=True)
     if confidence >= 1:
         raise ValueError(f"confidence: expected a number above 0 and below 1, got {confidence}")
-    shown = [_shown("real", real), _shown("simulated", simulated)]
+    shown = [shown_by("real", real), shown_by("simulated", simulated)]
     if floor is None:
         begin, end = (real.sessions[0, 0], real.sessions[-1, 1] + 1) if len(real) else (0, 0)
         middle = (int(begin) + int(end)) // 2
         halves = between(real, begin, middle), between(real, middle, end)
-        apart = [_shown("real", half) for half in halves]
+        apart = [shown_by("real", half) for half in halves]
     else:
-        apart = [_shown("floor", check_instance("floor", floor, OrderEvents)), shown[0]]
+        apart = [shown_by("floor", check_instance("floor", floor, OrderEvents)), shown[0]]
     generator = np.random.default_rng(seed)
     found, beside = _all_distances(shown, resamples, generator), _all_distances(apart, 0, generator)
 
@@ -154,21 +154,8 @@ def order_book_scores(
     )  # fmt: skip
 
 
-def _shown(name: str, events: OrderEvents) -> list[Session]:
-    """Return what the sessions of an argument showed."""
-    try:
-        return list(sessions_of(events))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def _values(name: str, sample: Sequence[Session]) -> np.ndarray:
-    measure = (SCORES | FURTHER)[name]
-    return np.concatenate([np.empty(0), *map(measure, sample)])
-
-
 def _mean(name: str, sample: Sequence[Session]) -> float:
-    values = _values(name, sample) if name in SCORES or name in FURTHER else np.empty(0)
+    values = values_of(name, sample) if name in SCORES or name in FURTHER else np.empty(0)
     return float(values.mean()) if len(values) else math.nan
 
 
@@ -178,7 +165,7 @@ def _all_distances(
     """Return what `distances` returns of each score, and the mean of the 19."""
     found = {}
     for name in (*SCORES, *FURTHER):
-        both = (_values(name, sample) for sample in samples)
+        both = (values_of(name, sample) for sample in samples)
         found[name] = distances(*both, name in DISCRETE, resamples, generator)
     for name in CONDITIONAL:
         found[name] = conditional_distances(name, *samples, resamples, generator)

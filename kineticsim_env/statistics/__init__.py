@@ -8,6 +8,7 @@ from kineticsim_env.runtime.names import finder, modules_in
 from kineticsim_env.statistics import arrays
 from kineticsim_env.statistics.measured import Measured, Value
 from kineticsim_env.statistics.measuring import DEFAULT, STATISTICS, check_statistics, measure, measure_series
+from kineticsim_env.statistics.order_events import distance_to, measure_events, of_events
 from kineticsim_env.statistics.over_markets import (
     Interval,
     Mean,
@@ -30,10 +31,13 @@ __all__ = (
     "bootstrap_interval",
     "check_statistics",
     "deviation_and_error",
+    "distance_to",
     "half_width",
     "mean_and_error",
     "measure",
+    "measure_events",
     "measure_series",
+    "of_events",
     "of_series",
 )
 

@@ -7,11 +7,14 @@ statistics that gather the same share one.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
+from kineticsim_env.data.measures import Session
+from kineticsim_env.runtime.values import show
 from kineticsim_env.statistics.arrays import best_prices
 from kineticsim_env.statistics.chunks import Chunk, Series
 
@@ -244,6 +247,27 @@ class Books(_OfSeries):
             units = side.gather(1, place.clamp(0, levels - 1).long())
             self.sums["units"] += torch.where(inside, units, 0)
             self.sums["sides"] += there
+
+
+class Events(Accumulator):
+    """What a function finds in the order events of a market: so many numbers."""
+
+    def __init__(self, function: Callable[[list[Session]], Any], count: int) -> None:
+        self.function, self.count = function, count
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """See `Accumulator`."""
+        return {"values": (self.count,)}
+
+    def update(self, chunk: Chunk) -> None:
+        """Nothing that is recorded is needed."""
+
+    def look(self, market: int, sessions: list[Session]) -> None:
+        """Take what a market showed, by its number."""
+        found = np.atleast_1d(np.asarray(self.function(sessions), np.float64))
+        if found.shape != (self.count,):
+            raise ValueError(f"statistics: expected {self.count} numbers of order events, got {show(found)}")
+        self.sums["values"][market] = torch.from_numpy(found)
 
 
 def _transform_size(least: int) -> int:

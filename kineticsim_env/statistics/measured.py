@@ -77,7 +77,7 @@ class Measured(Mapping[str, Value]):
     """Statistics by name, of groups of markets.
 
     Attributes:
-        intervals: That were measured.
+        intervals: That were measured; None of order events, in which they are not told apart.
         groups: G.
         group_size: Markets per group.
         texts: What texts say of the statistics, by name; those of users' functions are not among them.
@@ -86,7 +86,7 @@ class Measured(Mapping[str, Value]):
     def __init__(
         self,
         values: Mapping[str, Value],
-        intervals: int,
+        intervals: int | None,
         groups: int,
         group_size: int,
         texts: Mapping[str, str] | None = None,

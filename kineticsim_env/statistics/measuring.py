@@ -2,7 +2,7 @@
 
 Series are recorded some intervals at a time, and reduced to sums per market where they are (`gathering.py`), from which
 the statistics are read at the end: `STATISTICS`, which texts can name, are all public functions of of_returns.py and
-of_trading.py.
+of_trading.py, and of order events of of_orders.py: for these a tape plays what was run once more.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.data.measures import sessions_of
 from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_series
 from kineticsim_env.runtime.values import check_count, check_progress, is_whole, progress_bar, show
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.statistics import of_returns, of_trading
+from kineticsim_env.statistics import of_orders, of_returns, of_trading
 from kineticsim_env.statistics.chunks import Feed
-from kineticsim_env.statistics.gathering import Accumulator, Books
+from kineticsim_env.statistics.gathering import Accumulator, Books, Events
 from kineticsim_env.statistics.given import checked_books, checked_series
 from kineticsim_env.statistics.measured import Measured, value_of
 from kineticsim_env.statistics.plans import Make, Plan, Whole, named_statistics
@@ -29,7 +30,7 @@ from kineticsim_env.statistics.plans import check_statistics as plans_of
 
 STATISTICS: dict[str, Make] = {
     name: function
-    for module in (of_returns, of_trading)
+    for module in (of_returns, of_trading, of_orders)
     for name, function in vars(module).items()
     if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
 }
@@ -141,6 +142,12 @@ def measure_at(
         raise TypeError(f"market: expected a Simulator or a MarketConfig, got {show(market)}")
     if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
         raise MarketError("measure: expected markets that run, got one that has stopped; reset it first")
+    if not simulator.config.is_continuous:
+        for name in [name for name, plan in plans[0].items() if plan.of_events]:
+            raise ValueError(
+                f"statistics: expected a market of mechanism='continuous' for {name!r}, which is of order events, got "
+                f"{simulator.config.mechanism!r}"
+            )
     gatherings = [
         _Gathering(each, simulator.num_markets, group, simulator.device, size)
         for each, size in zip(plans, aggregates, strict=True)
@@ -148,10 +155,12 @@ def measure_at(
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
     size = size if chunk is None else check_count("chunk", chunk, 1)
     books = [part for gathering in gatherings for part in gathering.books]
+    events = [part for gathering in gatherings for part in gathering.events]
     with progress_bar(progress, "measure", "interval", warm_up + intervals, leave=False) as bar:
         for _, step in _pieces(warm_up, size, False):
             simulator.run(step, progress=False)
             bar.update(step)
+        tape = simulator.tape(range(simulator.num_markets), intervals, progress=False) if events else None
         for done, step in _pieces(intervals, size, bool(books)):
             series = simulator.run(step, gatherings[0].record, progress=False)
             for gathering in gatherings:
@@ -161,6 +170,13 @@ def measure_at(
                     part.look(simulator.bid, simulator.ask)
             bar.update(step)
     simulator.check_errors()
+    if tape is not None:
+        with progress_bar(progress, "order events", "market", simulator.num_markets, leave=False) as bar:
+            for number in range(simulator.num_markets):
+                sessions = list(sessions_of(tape.events(number)))
+                for part in events:
+                    part.look(number, sessions)
+                bar.update(1)
     return [gathering.measured(intervals, named) for gathering in gatherings]
 
 
@@ -180,6 +196,8 @@ def measure_series(
     """
     named = named_statistics(statistics)
     plans = check_statistics(named)
+    for name in [name for name, plan in plans.items() if plan.of_events]:
+        raise ValueError(f"statistics: expected those of series, got {name!r}, of order events: measure_events has it")
     series, books = checked_books(series)
     given = checked_series(series)
     shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
@@ -221,6 +239,7 @@ class _Gathering:
         for part in self.accumulators.values():
             part.open(markets, device)
         self.books = [part for part in self.accumulators.values() if isinstance(part, Books)]
+        self.events = [part for part in self.accumulators.values() if isinstance(part, Events)]
         self.feed = Feed(markets, max(part.history for part in self.accumulators.values()))
         self.aggregate, self.left = aggregate, {}
 

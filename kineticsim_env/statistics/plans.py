@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import check_callable, is_number, is_whole, show
+from kineticsim_env.runtime.values import check_callable, is_number, is_one_of, is_whole, show
 from kineticsim_env.statistics.chunks import Chunk, Recorded
-from kineticsim_env.statistics.gathering import Accumulator
+from kineticsim_env.statistics.gathering import Accumulator, Events
 
 Make = Callable[..., "Plan"]  # a statistic: its parameters -> its plan
 
@@ -44,6 +44,11 @@ class Plan:
     def record(self) -> tuple[str, ...]:
         """The series that have to be recorded."""
         return tuple(dict.fromkeys(name for part in self.accumulators for name in part.record))
+
+    @property
+    def of_events(self) -> bool:
+        """Whether it is of order events, which a tape has to play."""
+        return any(isinstance(part, Events) for part in self.accumulators)
 
 
 class Whole(Accumulator):
@@ -84,14 +89,24 @@ def of_series(
     """
     check_callable("function", function, "a function of series")
     checked = check_series(names, "names")
-    if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
-        raise TypeError(f"labels: expected numbers or texts, one per value, or None, got {show(labels)}")
-    told = None if labels is None else tuple(labels)
+    told = told_apart(labels)
 
     def statistic() -> Plan:
         read = lambda sums: function(*(sums[name] for name in checked))  # noqa: E731
         return Plan((Whole(checked),), read, None if told is None else axis, told)
 
+    return named_as(function, statistic)
+
+
+def told_apart(labels: Any) -> tuple[Any, ...] | None:
+    """Return what a user's values are told apart by, checked; None of one value, or of labels that are not known."""
+    if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
+        raise TypeError(f"labels: expected numbers or texts, one per value, or None, got {show(labels)}")
+    return None if labels is None else tuple(labels)
+
+
+def named_as(function: Callable[..., Any], statistic: Make) -> Make:
+    """Return a statistic of a user's function, called as that is; by `of_series` a store finds what was written."""
     statistic.__dict__["of_series"] = function
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         if hasattr(function, name) and getattr(function, "__name__", "") != "<lambda>":
@@ -238,6 +253,15 @@ def check_labels(name: str, given: Any, low: float, high: float, whole: bool = T
     if not good or len(set(values)) < len(values):
         raise ValueError(f"{name}: expected {allowed}, got {show(given)}")
     return tuple(int(v) if whole else float(v) for v in values), alone
+
+
+def check_names(name: str, given: Any, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the texts of a parameter, one or several of those that are known, and whether it was one alone."""
+    alone = isinstance(given, str)
+    values = (given,) if alone or not isinstance(given, Iterable) else tuple(given)
+    if not values or not all(is_one_of(value, known) for value in values) or len(set(values)) < len(values):
+        raise ValueError(f"{name}: expected one or a list of {', '.join(known)}, got {show(given)}")
+    return values, alone
 
 
 def curve(

@@ -28,6 +28,7 @@ _SECONDS = 1.0  # of a batch: long against what it costs besides, short enough t
 _FIRST = {"cuda": 2e11, "cpu": 1e7, "numpy": 1e6}  # agent-events of the first one, before any time was measured
 _FEWEST = {"cuda": 1 << 14, "cpu": 1, "numpy": 16}  # markets that fill an engine; of the C++ engine a thread
 _MOST = 1 << 16  # markets: more of them make no engine faster
+_TAPE = 500  # times as long as without: an interval whose order events are measured, too
 _GROWTH = 4  # from one batch to the next, at most
 _SAMPLE = 256  # points whose events are counted
 _SERIES_BYTES = 1 << 14  # of a market in a launch: the part of its series that is looked at together
@@ -42,10 +43,13 @@ class Pace:
 
     def __init__(self, plan: Plan, pending: int, engine: str, workers: int, threads: int) -> None:
         """Begin with a guess: `pending` points are to be run, by so many workers of so many threads each."""
+        if plan.order_events:  # whatever runs the markets, one core plays their tapes, and that takes the time
+            engine, threads = "cpu", 1
         threads = threads if engine == "cpu" else 1
         sample = plan.configs(plan.design.rows(0, min(plan.points, _SAMPLE)))
         events = [events_of(config) for _, config in sample]
         each = float(np.mean(np.concatenate(events))) * (plan.intervals + plan.warm_up)
+        each *= _TAPE if plan.order_events else 1
         launches = 1 if engine == "cpu" else min(math.prod(dimension.count for dimension in plan.apart), _SAMPLE)
         self._most = min(-(-pending // workers), max(1, _MOST // plan.replicates) * launches)
         self._least = min(self._most, max(1, _FEWEST[engine] * threads * launches // plan.replicates))

@@ -12,6 +12,8 @@ import inspect
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from kineticsim_env.statistics import STATISTICS
 
 _DEEPEST = 6  # functions and what holds them, within each other
@@ -60,6 +62,8 @@ def _value(held: Any, depth: int) -> str:
     if isinstance(held, (list, tuple, set, frozenset, dict)) and depth <= _DEEPEST:
         parts = [_value(one, depth + 1) for one in (held.items() if isinstance(held, dict) else held)]
         return f"[{', '.join(sorted(parts) if isinstance(held, (set, frozenset)) else parts)}]"
+    if isinstance(held, np.ndarray) and held.dtype.kind in "biufcU":  # of real events, such as `distance_to` has
+        return f"{held.dtype} {held.shape} {hashlib.sha256(held.tobytes()).hexdigest()}"
     return _written(held, depth) if callable(held) else type(held).__name__
 
 

@@ -43,6 +43,7 @@ class Plan:
     design: Design
     statistics: Mapping[str, Any]  # by name, as `measure` takes them
     series: tuple[str, ...]  # that are recorded for them
+    order_events: bool  # whether any is of these
     intervals: int
     warm_up: int
     replicates: int
@@ -179,6 +180,7 @@ def make_plan(
         design=make_design(dimensions, design, points, design_seed),
         statistics=measured,
         series=tuple(dict.fromkeys(series for statistic in checked.values() for series in statistic.record)),
+        order_events=any(statistic.of_events for statistic in checked.values()),
         intervals=check_count("intervals", intervals, 1),
         warm_up=check_count("warm_up", warm_up, 0),
         replicates=replicates,
