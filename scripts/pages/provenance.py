@@ -137,6 +137,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "clearing": ("news", "continuous", "levers", "learners"),
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
     "custom_steps": ("news", *_of_tasks("MarketMaking", rewards=False)),
+    "event_calibration": ("continuous",),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "flow_rates": ("news",),
     "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
