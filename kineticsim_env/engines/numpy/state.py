@@ -109,7 +109,7 @@ class Markets:
 
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]
-        self.on_clock = args.get("arrivals") != EACH
+        self.on_clock = (args.get("arrivals") or EACH) != EACH
         self.continuous = args.get("mechanism") == CONTINUOUS
         self.orders = args.get("orders_per_side") or 1
         self.places = 1 if self.orders == 1 else 2
