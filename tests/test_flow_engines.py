@@ -181,6 +181,34 @@ def test_a_state_goes_on_elsewhere(engine):
     assert_same_state([sim, *others], "later")
 
 
+@pytest.mark.parametrize("engine", OTHERS)
+def test_compiled_programs_do_the_same(engine):
+    """Steps and runs in programs of `torch.compile`, as in Python."""
+    torch.compiler.reset()
+    config = flow_config(plain_table())
+    made = [
+        gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, config=config, engine=engine, horizon=4, bank_size=2,
+                     output="torch")
+        for _ in range(2)
+    ]  # fmt: skip
+    for env in made:
+        env.reset(seed=1)
+    step = torch.compile(lambda actions: made[0].step(actions)[:4], fullgraph=True, backend="eager")
+    for seed in range(6):
+        torch.manual_seed(seed)
+        actions = torch.rand(made[0].action_space.shape, device=made[0].unwrapped.device) * 2 - 1
+        for one, other in zip(step(actions), made[1].step(actions)[:4], strict=True):
+            assert torch.equal(one, other)
+    sims = [ks.Simulator(config, 3, engine=engine, seed=2) for _ in range(2)]
+    for sim in sims:
+        sim.run(1)
+    run = torch.compile(lambda: sims[0].run(2), fullgraph=True, backend="eager")
+    for _ in range(3):
+        run()
+        sims[1].run(2)
+        assert_same_state(sims, "in a program")
+
+
 def test_runs_do_not_depend_on_their_cuts():
     """Nor on the length of intervals where beats are the same; nor on the other markets of a batch."""
     config = flow_config(plain_table())

@@ -246,7 +246,8 @@ class NativeEngine(Engine):
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
-            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes", "agent_parameters")]
+            tables = ("params", "regimes", "agent_parameters", "flow_table")
+            names = [name for name in names if name in (*layout.RUN_STATE, *tables)]
         read = {"params", "agent_parameters"} if self._scenarios is None else set()
         read |= {"scenario_params", *(name for name in names if layout.LAUNCH_FIELDS[name].constant)}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
