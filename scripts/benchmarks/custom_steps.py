@@ -9,11 +9,8 @@ them in one run on one machine, in turn.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -22,7 +19,8 @@ import torch
 
 import kineticsim_env as ks
 from scripts.machine import describe
-from scripts.pages.markdown import replaced, table, wrapped
+from scripts.pages.command import figures_in, file_parser
+from scripts.pages.markdown import machine_in, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks" / "custom_steps.json"
@@ -144,14 +142,13 @@ def measure() -> dict[str, Any]:
 
 def body(record: Mapping[str, Any]) -> str:
     """Return the page's table, and how it was measured."""
-    found, machine, rules = record["microseconds"], record["machine"], record["rules"]
+    found, rules = record["microseconds"], record["rules"]
     forms = list(next(iter(next(iter(found.values())).values())))
     heads = ["a step with", *(f"{int(markets):,} markets, {form}" for markets in found for form in forms)]
     rows = [[name, *(f"{of[name][form]:.1f}" for of in found.values() for form in forms)] for name in ROWS]
-    where = (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ")
     told = wrapped(
         "Microseconds of a step of `news`, called from Python and in a CUDA graph, `copy=False`, SAME_STEP; the best "
-        f"of {TIMES} times {STEPS} steps in turn, one {where}, {rules['date']}, commit {rules['commit']} "
+        f"of {TIMES} times {STEPS} steps in turn, one {machine_in(record)}, {rules['date']}, commit {rules['commit']} "
         f"([figures](benchmarks/{FILE.name}))."
     )
     return f"{told}\n\n{table(heads, rows, (False, *[True] * (len(heads) - 1)))}"
@@ -159,16 +156,10 @@ def body(record: Mapping[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="play, and write the file")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
+    parser = file_parser(__doc__, "play, and write the file", FILE, PAGE)
     options = parser.parse_args(words)
-    if options.measure:
-        options.file.write_text(json.dumps(measure(), indent=1) + "\n")
-    options.page.write_text(
-        replaced(options.page.read_text(), "custom steps", body(json.loads(options.file.read_text())))
-    )
+    found = figures_in(options, measure)
+    options.page.write_text(replaced(options.page.read_text(), "custom steps", body(found)))
     print(f"wrote {options.page}")
 
 

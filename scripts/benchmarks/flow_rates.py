@@ -9,7 +9,6 @@ whose events are orders of agents on a grid of 128 ticks. On a core torch has on
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,8 @@ from tqdm import tqdm
 
 import kineticsim_env as ks
 from scripts.machine import describe
-from scripts.pages.markdown import replaced, table, wrapped
+from scripts.pages.command import figures_in, file_parser
+from scripts.pages.markdown import machine_in, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "order_flow.md", ROOT / "docs" / "benchmarks" / "flow_rates.json"
@@ -65,12 +65,17 @@ def measure() -> dict[str, Any]:
     return stamped("flow_rates", {"machine": describe(), "engine": engine, "events_per_second": found})
 
 
+def measured_besides(file: Path) -> list[dict[str, Any]]:
+    """Return the records of a file, of other engines, and that of this machine's engine, measured now."""
+    mine, there = measure(), json.loads(file.read_text()) if file.exists() else []
+    return sorted([*(one for one in there if one["engine"] != mine["engine"]), mine], key=lambda one: one["engine"])
+
+
 def body(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the page's table, and how it was measured."""
     said, heads, rows = [], [], [[name] for name in configs()]
     for record in records:
-        machine, rules = record["machine"], record["rules"]
-        where = (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ").split(" Processor")[0]
+        rules, where = record["rules"], machine_in(record)
         where = f"one core of {where}" if record["engine"] == "cpu" else f"one {where}"
         said.append(f"{where}, {rules['date']}, commit {rules['commit']}")
         heads += [f"{int(markets):,} markets, {record['engine']}" for markets in MARKETS[record["engine"]]]
@@ -83,18 +88,9 @@ def body(records: Sequence[Mapping[str, Any]]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="play, and write this machine's part of the file")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
+    parser = file_parser(__doc__, "play, and write this machine's part of the file", FILE, PAGE)
     options = parser.parse_args(words)
-    records = json.loads(options.file.read_text()) if options.file.exists() else []
-    if options.measure:
-        mine = measure()
-        records = sorted(
-            [*(one for one in records if one["engine"] != mine["engine"]), mine], key=lambda one: one["engine"]
-        )
-        options.file.write_text(json.dumps(records, indent=1) + "\n")
+    records = figures_in(options, lambda: measured_besides(options.file))
     options.page.write_text(replaced(options.page.read_text(), "rates", body(records)))
     print(f"wrote {options.page}")
 

@@ -59,6 +59,29 @@ def page_parser(
     return parser
 
 
+def file_parser(about: str | None, measures: str, file: Path, page: Path) -> argparse.ArgumentParser:
+    """Return a parser of `--measure`, `--file` and `--page`: of a page of docs/ that is filled from a file of figures.
+
+    Args:
+        about: What the command does.
+        measures: What it does to measure, as help has it.
+        file: Where the figures are, unless told otherwise.
+        page: The page, likewise.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true", help=measures)
+    parser.add_argument("--file", type=Path, default=file, help="of the figures")
+    parser.add_argument("--page", type=Path, default=page, help="the page")
+    return parser
+
+
+def figures_in(options: argparse.Namespace, measure: Callable[[], Any]) -> Any:
+    """Measure into the file of `file_parser`'s options, if that is asked for; return what is in it."""
+    if options.measure:
+        options.file.write_text(json.dumps(measure(), indent=1) + "\n")
+    return json.loads(options.file.read_text())
+
+
 def command_of(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,

@@ -1,4 +1,4 @@
-"""Calibrate a market to its own order events, and to real ones; fills docs/order_book_scores.md.
+"""Calibrate a market to its own order events; fills docs/order_book_scores.md.
 
     python -m scripts.pages.event_calibration --measure    # simulates and trains, writes the file and the page
     python -m scripts.pages.event_calibration              # the page, from the file
@@ -8,15 +8,13 @@ The market is `continuous` with three parameters that are hidden, and are to be 
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import kineticsim_env as ks
 from kineticsim_env.statistics import distance_to
 from scripts.machine import describe
+from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
@@ -86,15 +84,10 @@ def body(record: Mapping[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="simulate and train, and write the file")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
+    parser = file_parser(__doc__, "simulate and train, and write the file", FILE, PAGE)
     options = parser.parse_args(words)
-    if options.measure:
-        options.file.write_text(json.dumps(measure(), indent=1) + "\n")
-    filled = replaced(options.page.read_text(), "event calibration", body(json.loads(options.file.read_text())))
-    options.page.write_text(filled)
+    found = figures_in(options, measure)
+    options.page.write_text(replaced(options.page.read_text(), "event calibration", body(found)))
     print(f"wrote {options.page}")
 
 

@@ -9,7 +9,6 @@ seed is drawn when it is called, so that nothing that is in the zoo by then can 
 
 from __future__ import annotations
 
-import argparse
 import json
 import secrets
 import tempfile
@@ -23,6 +22,7 @@ from kineticsim_env.evaluation import HELD_OUT_SEED, MEASURES
 from kineticsim_env.tasks import TASK_WORDS
 from kineticsim_env.zoo import scripted, trained
 from scripts.machine import describe
+from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import machine_in, plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
@@ -108,16 +108,11 @@ def write(record: Mapping[str, Any], page: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="draw a seed, and play all policies there are")
+    parser = file_parser(__doc__, "draw a seed, and play all policies there are", FILE, PAGE)
     parser.add_argument("--episodes", type=int, default=65536, help="of each task (default: 65536)")
     parser.add_argument("--engine", default="auto", help="as in Simulator (default: auto)")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
     options = parser.parse_args(words)
-    if options.measure:
-        options.file.write_text(json.dumps(measure(options.episodes, options.engine), indent=1) + "\n")
-    write(json.loads(options.file.read_text()), options.page)
+    write(figures_in(options, lambda: measure(options.episodes, options.engine)), options.page)
     print(f"wrote {options.page}")
 
 

@@ -9,9 +9,7 @@ chosen in its first half. The second half is what all are compared with.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from kineticsim_env.runtime.flow_table import BANDS, SHARE, SPREADS
 from kineticsim_env.statistics import mean_and_error
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe
+from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
@@ -254,15 +253,10 @@ def write(record: Mapping[str, Any], page: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="fit, play and compare")
+    parser = file_parser(__doc__, "fit, play and compare", FILE, PAGE)
     parser.add_argument("--markets", type=int, default=5, help="of each model (default: 5)")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
     options = parser.parse_args(words)
-    if options.measure:
-        options.file.write_text(json.dumps(measure(options.markets), indent=1) + "\n")
-    write(json.loads(options.file.read_text()), options.page)
+    write(figures_in(options, lambda: measure(options.markets)), options.page)
     print(f"wrote {options.page}")
 
 

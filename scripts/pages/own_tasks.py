@@ -6,14 +6,13 @@ python -m scripts.pages.own_tasks              # the page, from the file
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from examples import own_tasks
 from scripts.machine import describe
+from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import machine_in, plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
@@ -52,20 +51,12 @@ def write(record: Mapping[str, Any], page: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--measure", action="store_true", help="train and play; further words go to examples/own_tasks.py"
-    )
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
+    parser = file_parser(__doc__, "train and play; further words go to examples/own_tasks.py", FILE, PAGE)
     options, further = parser.parse_known_args(words)
-    if options.measure:
-        options.file.write_text(
-            json.dumps(stamped("own_tasks", {"machine": describe(), **own_tasks.main(further)}), indent=1) + "\n"
-        )
-    elif further:
+    if further and not options.measure:
         parser.error(f"without --measure there is no {further[0]}")
-    write(json.loads(options.file.read_text()), options.page)
+    measure = lambda: stamped("own_tasks", {"machine": describe(), **own_tasks.main(further)})  # noqa: E731
+    write(figures_in(options, measure), options.page)
     print(f"wrote {options.page}")
 
 

@@ -6,8 +6,6 @@ python -m scripts.pages.planning              # the page, from the file
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +21,7 @@ from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import HELD_OUT_SEED, Evaluation, difference, evaluate, evaluation_env
 from kineticsim_env.zoo.scripted_policies import make_scripted, scripted
 from scripts.machine import describe
+from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
@@ -154,18 +153,12 @@ def write(record: Mapping[str, Any], page: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="play them all")
+    parser = file_parser(__doc__, "play them all", FILE, PAGE)
     parser.add_argument("--episodes", type=int, default=64, help="of each (default: 64)")
     parser.add_argument("--depth", type=int, default=8, help="decisions of a rollout (default: 8)")
     parser.add_argument("--futures", type=int, default=8, help="per first action (default: 8)")
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
     options = parser.parse_args(words)
-    if options.measure:
-        found = measure(options.episodes, options.depth, options.futures)
-        options.file.write_text(json.dumps(found, indent=1) + "\n")
-    write(json.loads(options.file.read_text()), options.page)
+    write(figures_in(options, lambda: measure(options.episodes, options.depth, options.futures)), options.page)
     print(f"wrote {options.page}")
 
 

@@ -27,7 +27,8 @@ from tqdm import tqdm
 
 from kineticsim_env.evaluation import HELD_OUT_SEED, Evaluation, evaluate, evaluation_env
 from scripts.machine import describe
-from scripts.pages.markdown import plus_minus, replaced, table, wrapped
+from scripts.pages.command import figures_in, file_parser
+from scripts.pages.markdown import machine_in, plus_minus, replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "what_learners_do.md", ROOT / "docs" / "benchmarks" / "trainings.json"
@@ -130,6 +131,16 @@ def measure(parts: Sequence[str], seeds: int, steps: Mapping[str, int], episodes
     return found
 
 
+def measured_besides(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the parts that are asked for, measured now, beside those of the file that were measured likewise."""
+    steps = dict(zip((FAST, RECURRENT), options.steps, strict=True))
+    how = {"seeds": options.seeds, "steps": steps, "episodes": options.episodes}
+    former = json.loads(options.file.read_text()) if options.file.exists() else {"parts": {}}
+    kept = former["parts"] if all(former.get(name) == value for name, value in how.items()) else {}
+    parts = kept | measure(options.parts, options.seeds, steps, options.episodes, options.jobs)
+    return stamped("trainings", {"machine": describe(), **how, "parts": parts})
+
+
 def body(rows: Mapping[str, Sequence[Mapping[str, Sequence[float]]]]) -> str:
     """Return the table of a part: the mean over seeds of each figure, and each seed's mean."""
     known = [name for name in FIGURES if all(name in one for of in rows.values() for one in of)]
@@ -153,10 +164,9 @@ def body(rows: Mapping[str, Sequence[Mapping[str, Sequence[float]]]]) -> str:
 
 def measured(record: Mapping[str, Any]) -> str:
     """Return how it was measured."""
-    machine, rules = record["machine"], record["rules"]
-    where = (machine["gpu"] or machine["cpu"]).removeprefix("NVIDIA ")
+    rules = record["rules"]
     return wrapped(
-        f"[Measured](benchmarks/{FILE.name}) on one {where}, {rules['date']}, commit {rules['commit']}: "
+        f"[Measured](benchmarks/{FILE.name}) on one {machine_in(record)}, {rules['date']}, commit {rules['commit']}: "
         f"{record['seeds']} seeds of each row, {record['steps'][RECURRENT] / 1e6:,.0f} million decisions of "
         f"`examples/ppo_recurrent.py` or {record['steps'][FAST] / 1e6:,.0f} million of `examples/ppo_fast.py`, "
         f"{record['episodes']:,} held-out episodes, the same for all. ± is half of a 95% interval over episodes, in "
@@ -174,8 +184,7 @@ def write(record: Mapping[str, Any], page: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="train, and write the file")
+    parser = file_parser(__doc__, "train, and write the file", FILE, PAGE)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of it (default: all)")
     parser.add_argument("--seeds", type=int, default=3, help="of each row (default: 3)")
     parser.add_argument(
@@ -184,22 +193,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, default=32768, help="held out (default: 32768)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once (default: 1)")
     parser.add_argument("--row", nargs=5, help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, default=FILE, help="of the figures")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page")
     options = parser.parse_args(words)
     if options.row:
         part, name, *numbers = options.row
         print(json.dumps(row(part, name, *map(int, numbers))))
         return
-    if options.measure:
-        steps = dict(zip((FAST, RECURRENT), options.steps, strict=True))
-        how = {"seeds": options.seeds, "steps": steps, "episodes": options.episodes}
-        former = json.loads(options.file.read_text()) if options.file.exists() else {"parts": {}}
-        kept = former["parts"] if all(former.get(name) == value for name, value in how.items()) else {}
-        parts = kept | measure(options.parts, options.seeds, steps, options.episodes, options.jobs)
-        record = stamped("trainings", {"machine": describe(), **how, "parts": parts})
-        options.file.write_text(json.dumps(record, indent=1) + "\n")
-    write(json.loads(options.file.read_text()), options.page)
+    write(figures_in(options, lambda: measured_besides(options)), options.page)
     print(f"wrote {options.page}")
 
 
