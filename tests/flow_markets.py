@@ -10,9 +10,9 @@ import numpy as np
 from flow_tables import plain_table, random_table
 
 from kineticsim_env.engines.numpy import flow, lives
-from kineticsim_env.engines.numpy.state import CLOCK, CONTINUOUS, Markets
+from kineticsim_env.engines.numpy.state import CONTINUOUS, Markets
 from kineticsim_env.runtime.flow_table import HAZARD, SHARE, FlowTable
-from kineticsim_env.runtime.layout import PARAMS_FIELDS
+from kineticsim_env.runtime.layout import ENUMS, PARAMS_FIELDS
 
 WHOLE = ("prev_mid2", "last_tick", "price_origin", "fundamental_price", "error", "ret", "beat_price")  # int32
 LONG = ("seed", "episode", "t", "volume", "trades")
@@ -47,7 +47,12 @@ def begin(
     m, slots = len(seeds), others.pop("slots", 0)
     params = {name: np.zeros(m, np.int64) for name in PARAMS_FIELDS} | {"inventory_limit": np.full(m, -1)}
     given = {"window": window, "beat": beat, "interval": 1, "tick_size": 1, "max_quote_qty": 2**20, **others}
-    args: dict[str, Any] = {"levels": levels, "arrivals": CLOCK, "mechanism": CONTINUOUS, "flow_table": table}
+    args: dict[str, Any] = {
+        "levels": levels,
+        "arrivals": ENUMS["Arrivals"]["flow"],
+        "mechanism": CONTINUOUS,
+        "flow_table": table,
+    }
     args["params"] = params | {name: np.full(m, value, np.int64) for name, value in given.items()}
     args |= {name: np.zeros(m, np.int32) for name in WHOLE} | {name: np.zeros(m, np.int64) for name in LONG}
     args |= {name: np.zeros((m, levels), np.int32) for name in ("bid", "ask", "fleeting_units")}

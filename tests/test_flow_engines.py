@@ -240,23 +240,26 @@ def test_a_market_whose_numbers_would_be_too_large_stops(engine):
         assert torch.equal(tensor[1], sim.tensors[name][1]), name
 
 
-STATES = {
-    "lives": (slice(None), "lives"),
-    "fleeting_units": (slice(None), "fleeting_units"),
-    "flow": ((slice(None), 4), "state"),
+WRONG_STATES = {  # a tensor, a place in it, values that no market has there, and what is allowed
+    "lives": ("lives", ..., (-1, 2**30), "1 to the units of that life"),
+    "units": ("fleeting_units", ..., (-1, 2**30), "0 to the tick's units"),
+    "way": ("flow", (slice(None), 1), (0, -2, 2), "-1 or 1 of last_jump"),
+    "left": ("flow", (slice(None), 2), (-1, 2**15 + 1), "0 to 32768 of left"),
+    "state": ("flow", (slice(None), 4), (-1, 5), "0 to 4 of state"),
+    "after": ("flow", (slice(None), 5), (-1, 3), "0 to 2 of after"),
+    "time": ("flow", (slice(None), 6), (-1, 2**62), "0 to 4611686018427387903 of time"),
 }
 
 
-@pytest.mark.parametrize("name", STATES)
-@pytest.mark.parametrize("value", [-1, 2**30])
-def test_states_that_no_market_has_are_refused(name, value):
+@pytest.mark.parametrize("case", WRONG_STATES)
+def test_states_that_no_market_has_are_refused(case):
     sim = ks.Simulator(flow_config(plain_table()), 2, engine="cpu")
-    state = sim.state_dict()
-    place, said = STATES[name]
-    state[name][place] = value
-    with pytest.raises(ValueError, match=rf"state\['{name}'\].*"):
-        sim.load_state_dict(state)
-    assert said
+    name, place, values, said = WRONG_STATES[case]
+    for value in values:
+        state = sim.state_dict()
+        state[name][place] = value
+        with pytest.raises(ValueError, match=rf"state\['{name}'\]: expected {said}.*, got {value}"):
+            sim.load_state_dict(state)
 
 
 @pytest.mark.parametrize("engine", OTHERS)

@@ -51,8 +51,6 @@ def effect_of(config: MarketConfig, name: str, series: tuple[str, ...] = ()) -> 
         name: A field, `regimes[2].jump_size`, `class.parameter` or `class.count`.
         series: Names of the series that are recorded: whoever records the fundamental sees it move.
     """
-    if config.is_flow and name in _OF_AGENTS:
-        return Effect(np.zeros(1, dtype=bool), "orders are those of a flow, which has no agents", "arrivals='clock'")
     if own := of_regime(name):
         return _first_that_fails(own[1], _Market(config, own[0], series))
     if "." in name:
@@ -148,14 +146,11 @@ class _Market:
         return timed & ~self.has("maker") & ~several
 
 
-_OF_AGENTS = frozenset({
-    *("num_agents", *CLASSES, "max_order_qty", "noise_spread", "market_order_prob", "maker_half_spread"),
-    *("taker_offset", "init_depth", "rounding", "reference"),
-})  # fmt: skip
 _TAKERS = ("noise", "momentum", "fundamental")
 _OF_SLOTS = _Need(
     lambda m: False, "only slots of learners feel it, and here are none", "a field that built-in agents feel"
 )
+_NO_FLOW = _Need(lambda m: not m.config.is_flow, "orders are those of a flow, which has no agents", "arrivals='clock'")
 _BUILT_IN = _Need(lambda m: np.asarray(m.config.num_agents) > 0, "num_agents is 0", "num_agents above 0")
 _AUCTIONS = _Need(lambda m: not m.config.is_continuous, "continuous trading holds no auctions", "mechanism='call'")
 _SEEN = _Need(
@@ -169,7 +164,11 @@ _PRICED = _Need(lambda m: m.prices, "all orders are marketable", "market_order_p
 def _share(name: str) -> tuple[_Need, ...]:
     others = [other for other in CLASSES if other != name]
     some = lambda m: np.any([np.asarray(getattr(m.config, other)) > 0 for other in others], axis=0)  # noqa: E731
-    return _BUILT_IN, _Need(some, "all other shares are 0, so it is always all agents", "a share of another class")
+    return (
+        _NO_FLOW,
+        _BUILT_IN,
+        _Need(some, "all other shares are 0, so it is always all agents", "a share of another class"),
+    )
 
 
 def _agents_of(allowed: str, *classes: str, priced: bool = True) -> Callable[[str], _Need]:
@@ -186,9 +185,10 @@ def _agents_of(allowed: str, *classes: str, priced: bool = True) -> Callable[[st
 
 # What each field needs; a field that is not here needs nothing.
 _NEEDS: dict[str, tuple[_Need, ...]] = {
-    "num_agents": (_Need(lambda m: ~m.agents_are_alike, "all agents are alike, and interval and beat say how many come",
-                         "interval"),),
+    "num_agents": (_NO_FLOW, _Need(lambda m: ~m.agents_are_alike,
+                                   "all agents are alike, and interval and beat say how many come", "interval")),
     **{name: _share(name) for name in CLASSES},
+    "init_depth": (_NO_FLOW,),
     "max_order_qty": (_agents_of("built-in agent", *CLASSES, priced=False)("max_order_qty"),),
     "noise_spread": (_agents_of("noise agent with a limit order", "noise")("noise_spread"),),
     "market_order_prob": (_agents_of("built-in taker", *_TAKERS, priced=False)("market_order_prob"),),

@@ -22,8 +22,7 @@ class OrderFlow(FlowTable):
         Raises:
             ValueError: If there is none of that name.
         """
-        check_choice("name", name, shipped())
-        return cls.load(shipped()[name])
+        return cls.load(shipped()[check_choice("name", name, shipped())])
 
     @classmethod
     def fit(

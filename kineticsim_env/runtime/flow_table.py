@@ -49,7 +49,12 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }
 
-TIME = 6  # its place in the state of a market's flow
+# Of the state of a market's flow, int64 `[8]`, the least and the most of each number, in their order.
+STATE = {
+    "last_trade": (-1, 1), "last_jump": (-1, 1), "left": (0, FIELDS["jump_events"][2]), "limit": (-(2**31), 2**31),
+    "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1), "unused": (0, 0),
+}  # fmt: skip
+TIME = list(STATE).index("time")
 
 
 def shipped() -> dict[str, Path]:
@@ -184,8 +189,7 @@ def checked_flow(name: str, value: Any) -> FlowTable | None:
     if value is None or isinstance(value, FlowTable):
         return value
     if isinstance(value, str):
-        check_choice(name, value, shipped())
-        return FlowTable.load(shipped()[value])
+        return FlowTable.load(shipped()[check_choice(name, value, shipped())])
     if isinstance(value, Mapping):
         return FlowTable.of_numbers(value, name)
     raise TypeError(f"{name}: expected an OrderFlow, the name of one that ships, or None, got {show(value)}")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.config import MAX_ORIGIN, MAX_PRICE, MAX_QUOTE_QTY
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import flow_table, layout
 
 MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
 
@@ -147,15 +147,11 @@ def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
     units = torch.stack([some, there - some], 1)
     wrong = (lives < (units > 0)) | (lives > units) | (lives >= 2**15)
     check.refuse("lives", wrong, "1 to the units of that life, below 2^15; 0 without units")
-    flow = saved["flow"].unbind(1)
-    bounds = {
-        "last_trade": (-1, 1), "last_jump": (-1, 1), "left": (0, 2**15), "limit": (-(2**31), 2**31), "state": (0, 4),
-        "after": (0, 2), "time": (0, 2**62 - 1), "unused": (0, 0),
-    }  # fmt: skip
-    for place, (name, (low, high)) in enumerate(bounds.items()):
-        outside = (flow[place] < low) | (flow[place] > high)
-        outside |= (flow[place] == 0) & (place < 2)
-        check.refuse("flow", outside, f"{low} to {high} of {name}", (slice(None), place))
+    for place, (name, (low, high)) in enumerate(flow_table.STATE.items()):
+        values, one_way = saved["flow"][:, place], name.startswith("last")  # up or down: none is 0
+        outside = (values < low) | (values > high) | (values == 0) & one_way
+        said = f"{low} or {high}" if one_way else f"{low} to {high}"
+        check.refuse("flow", outside, f"{said} of {name}", (slice(None), place))
 
 
 def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], interval: torch.Tensor) -> None:

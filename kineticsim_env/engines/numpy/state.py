@@ -24,7 +24,7 @@ WORD_FLOW = 2**31 + 2**29 + 2**28
 
 MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
 NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
-EACH, CLOCK, CONTINUOUS = 0, 1, 1  # of enums Arrivals and Mechanism
+EACH, CONTINUOUS = 0, 1  # of enums Arrivals and Mechanism
 
 MARKET_STATE = (
     "bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price",
