@@ -28,6 +28,7 @@ from kineticsim_env.runtime.fields import (
     check_kind,
     checked,
     checked_regimes,
+    microseconds,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
 from kineticsim_env.runtime.flow_table import FlowTable, checked_flow
@@ -48,6 +49,8 @@ __all__ = (
     "checked_field",
     "make_config",
 )
+
+_MOST_EVENTS = 1024  # of an interval with a length, unless a config says otherwise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,12 +96,15 @@ class MarketConfig:
         tick_size: Prices are multiples of so many ticks of the grid.
         arrivals: Whether `"each"` agent comes once per auction, agents are drawn by a `"clock"` of events, or events
             are those of a `"flow"` of orders that is fitted to data, in which fields of agents have no part.
-        interval: Events per interval, 1 to 65535; None is `num_agents`. A flow needs a number.
+        interval: Events per interval, 1 to 65535; None is `num_agents`. A flow needs a number; with `interval_ms` the
+            interval ends sooner with so many, and None is 1024.
         beat: Events from one beat to the next, at which the fundamental moves and orders are cancelled; None is
             `num_agents`, or `interval` of a flow.
         mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
+        interval_ms: Of a flow, the length of an interval in milliseconds, 0.001 to 2,000,000; None: `interval` events.
         quote_latency: Events after which a decision's quotes arrive, under `"continuous"`; with `interval` or more in a
             later decision.
+        quote_latency_ms: Milliseconds after which they do where intervals have a length.
         orders_per_side: Levels of each slot's ladder, 1 to 8; more than 1 under `"continuous"` only.
         regimes: Mappings of parameters that a hidden regime changes: `max_order_qty`, `noise_spread`,
             `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
@@ -151,6 +157,8 @@ class MarketConfig:
     regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None
     flow: Any = None
+    interval_ms: float | None = None
+    quote_latency_ms: PerMarket[float] = 0.0
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -260,11 +268,16 @@ class MarketConfig:
     @property
     def quotes_may_wait(self) -> bool:
         """Whether what slots submit may arrive in a later decision, in any market."""
-        return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= self.events_per_interval))
+        latency, interval = self.quote_latency, self.events_per_interval
+        if self.interval_ms is not None:
+            latency, interval = microseconds(self.quote_latency_ms), microseconds(self.interval_ms)
+        return self.is_continuous and bool(np.any(np.asarray(latency) >= interval))
 
     @property
     def events_per_interval(self) -> int:
-        """How many events of the clock an interval has."""
+        """How many events of the clock an interval has; with `interval_ms` at most."""
+        if self.interval is None and self.interval_ms is not None:
+            return _MOST_EVENTS
         return self.interval or int(np.max(self.num_agents)) + self.added_agents
 
     @property

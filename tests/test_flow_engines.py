@@ -21,12 +21,13 @@ import kineticsim_env as ks
 from kineticsim_env.config import PRESETS, plain_fields
 from kineticsim_env.engines.effects import effect_of
 from kineticsim_env.runtime import build
-from kineticsim_env.runtime.flow_table import FlowTable
+from kineticsim_env.runtime.flow_table import STATE, FlowTable
 
 GRIDS = [(8, 1, 3), (16, 1, 5), (64, 8, 24), (32, 0, 7), (512, 32, 16)]  # levels, window, beat
 OTHERS = [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)]
 FIXED = {"population": "fixed", "cancel_prob": 0.0, "tax": 0, "collar": 0, "tick_size": 1, "regimes": None}
 FIXED |= {"regime_switch_prob": 0.0}
+EVENTS = list(STATE).index("events")
 
 
 def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fields):
@@ -34,6 +35,13 @@ def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fie
         arrivals="flow", mechanism="continuous", flow=table, num_levels=levels, init_price=levels // 2, window=window,
         interval=interval, beat=beat, **fields,
     )  # fmt: skip
+
+
+def timed(table, events, latency, interval=24):
+    """Return fields of intervals of a length: of some events in the mean, and `latency` of them to arrive."""
+    mean = table.gap.mean() * 1.44 / 1e6  # milliseconds, as 2^16 log2 has the mean 1.44
+    length = max(0.001, round(events * mean, 3))
+    return {"interval_ms": length, "quote_latency_ms": round(latency * length, 3), "interval": interval}
 
 
 def quotes_near(sim, rng):
@@ -94,6 +102,17 @@ def test_engines_agree(grid, slots, engine):
 
 
 @pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("slots", [0, 1, 3])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_engines_agree_on_intervals_of_a_length(grid, slots, engine):
+    """Without events and with many, cut short and not, and with quotes that arrive at once or much later."""
+    for seed in range(examples(15)):
+        table, latency = random_table(seed), (0, 0.3, 1, 2.5)[seed % 4] if slots else 0
+        fields = timed(table, (0.4, 3, 12)[seed % 3], latency, (3, 24, 200)[seed // 3 % 3])
+        check_simulators(table, grid, slots, ("numpy", engine), seed, **fields)
+
+
+@pytest.mark.parametrize("engine", OTHERS)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_engines_agree_on_extreme_tables(name, engine):
     check_simulators(EXTREMES[name], (16, 1, 3), 1, ("numpy", engine), 7)
@@ -105,8 +124,10 @@ def test_engines_agree_on_extreme_tables(name, engine):
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed, kernel):
     monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
-    grid = GRIDS[seed % len(GRIDS)]
-    check_simulators(random_table(seed), grid, (0, 1, 3)[seed % 3], ("numpy", "cpu"), seed, steps=2, markets=3)
+    grid, slots, table = GRIDS[seed % len(GRIDS)], (0, 1, 3)[seed % 3], random_table(seed)
+    check_simulators(table, grid, slots, ("numpy", "cpu"), seed, steps=2, markets=3)
+    fields = timed(table, (0.4, 3, 12)[seed % 3], (0, 0.3, 1.5)[seed // 3 % 3] if slots else 0)
+    check_simulators(table, grid, slots, ("numpy", "cpu"), seed, steps=3, markets=3, **fields)
 
 
 @needs_compiler
@@ -137,13 +158,20 @@ def flow_environments(draw):
     fields = {name: value for name, value in config.to_dict().items() if name not in FIXED} | FIXED
     fields |= {"arrivals": "flow", "mechanism": "continuous", "flow": random_table(draw(st.integers(0, 60)))}
     fields |= {"interval": config.interval or 7, "window": draw(st.sampled_from((0, 3, config.num_levels // 4)))}
+    latency = {"quote_latency": (0, 6)}
+    if not task.decides_at_events and draw(st.booleans()):
+        waits = 1.2 if config.quotes_may_wait else 0.9
+        fields |= {"quote_latency": 0} | timed(
+            fields["flow"], draw(st.sampled_from((0.5, 6))), waits, fields["interval"]
+        )
+        latency = {"quote_latency_ms": (0.0, fields["quote_latency_ms"])}
     if np.any(np.asarray(fields["window"]) == 0):
         fields |= {"walk_prob": 0.0, "jump_prob": 0.0}
     config = ks.MarketConfig(**fields)
-    scenarios = {"fee": (0, 9), "quote_latency": (0, 6), "taker_fee": (-5, 20), "init_price": (5, 20)}
+    if not config.quotes_may_wait and config.interval_ms is None:
+        latency = {"quote_latency": (0, config.interval - 1)}
+    scenarios = {"fee": (0, 9), "taker_fee": (-5, 20), "init_price": (5, 20)} | latency
     randomise = scenarios if kwargs["randomise"] else kwargs["randomise"]
-    if not config.quotes_may_wait:
-        scenarios["quote_latency"] = (0, config.interval - 1)
     return (config, markets, task, roles), kwargs | {"slots": [None] * len(roles), "randomise": randomise}, seed, steps
 
 
@@ -223,6 +251,60 @@ def test_runs_do_not_depend_on_their_cuts():
     for name in ("bid", "ask", "lives", "fleeting_units", "flow", "volume", "price_origin"):
         assert torch.equal(whole.tensors[name], short.tensors[name]), name
         assert torch.equal(whole.tensors[name][2:], alone.tensors[name]), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_intervals_of_any_length_are_of_one_path(engine):
+    """It is that of events; an interval has those up to its end, and a latency of time is one of time."""
+    of_events = ks.Simulator(flow_config(interval=1), 2, engine="numpy", seed=3)
+    times = np.stack([of_events.time.numpy().copy() for _ in range(300) if of_events.run(1) is not None])
+    for length in (0.5, 40.0, 700.0):
+        sim = ks.Simulator(flow_config(interval=None, interval_ms=length), 2, engine=engine, seed=3)
+        until = times[-1].min() * 0.9
+        while sim.time.min() < until:
+            sim.run(max(1, int((until - sim.time.min()) / 3e6 // length)))
+            assert (sim.time.cpu() == 1_000_000 * length * sim.t.cpu()).all()
+            found, now = sim.tensors["flow"].cpu().numpy(), sim.time.cpu().numpy()
+            known = now < times[-1]
+            assert known.any() and (found[:, EVENTS] == (times <= now).sum(0))[known].all()
+    sim.run(1)
+    other = ks.Simulator(flow_config(interval=1), 1, engine="numpy", seed=3)
+    other.run(int(sim.tensors["flow"][0, EVENTS]))
+    for name in ("bid", "ask", "lives", "volume", "last_tick"):
+        assert torch.equal(other.tensors[name][0], sim.tensors[name][0].cpu()), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interval_that_is_cut_short(engine):
+    """It ends with its last event, and with all quotes that were due in it; the path is the same."""
+    config = flow_config(interval=4, interval_ms=2000.0, quote_latency_ms=1999.0)
+    sim = ks.Simulator(config, 1, engine=engine, seed=3, slots=1)
+    free = ks.Simulator(flow_config(interval=4), 1, engine=engine, seed=3, slots=1)
+    far = torch.tensor([[[-400, 5, 900, 5]]], dtype=torch.int32, device=sim.device)
+    for step in range(1, 12):
+        sim.step(far)
+        free.step(far)
+        assert sim.time.item() == free.time.item() < 2_000_000_000 * step
+        assert sim.quotes.tolist() == far.tolist()
+        assert torch.equal(sim.bid, free.bid) and int(sim.tensors["flow"][0, EVENTS]) == 4 * step
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_quotes_arrive_before_the_first_event_that_is_later(engine):
+    """A quote at the touch is ahead of what comes after it, and behind what was there when it arrived."""
+    config = flow_config(interval_ms=500.0, interval=None)
+    for latency in (0.0, 120.0, 499.999):
+        sim = ks.Simulator(config.replace(quote_latency_ms=latency), 40, engine=engine, seed=5, slots=1)
+        alone = ks.Simulator(config.replace(interval_ms=max(0.001, latency)), 40, engine=engine, seed=5)
+        if latency:
+            alone.run(1)
+        bid = 63 - (alone.bid > 0).int().flip(1).argmax(1)
+        quotes = torch.zeros((40, 1, 4), dtype=torch.int32, device=sim.device)
+        quotes[:, 0, 0], quotes[:, 0, 1] = bid - 12 + sim.price_origin, 3
+        sim.step(quotes)
+        there = alone.bid.gather(1, (bid - 12).long()[:, None])[:, 0]
+        stays = sim.queue[:, 0, 0]
+        assert (stays <= there).all() and (stays == there).float().mean() > 0.3, latency
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -157,7 +157,7 @@ def made_up(table, seed, g, first, tick, side, distance, best=False):
 def test_the_opening_book(table, levels, init):
     _, m = begin(table, [5, 2**62], levels=levels, init_price=init)
     assert m.last_tick.tolist() == [init] * 2 and m.prev_mid2.tolist() == [2 * init - 1] * 2
-    assert m.flow.tolist() == [[1, 1, 0, 0, 0, 0, 0, 0]] * 2
+    assert m.flow.tolist() == [[1, 1] + 7 * [0]] * 2
     for i, seed in enumerate((5, 2**62)):
         for tick in {0, init - 1, init, levels - 1, *range(0, levels, 7)}:
             side, distance = int(tick >= init), init - tick if tick < init else tick - init + 1

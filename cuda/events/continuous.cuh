@@ -11,7 +11,7 @@ template <int kSlots, typename Width>
 struct ContinuousMarket : FlowMarket<kSlots, Width> {
   using Base = FlowMarket<kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::drawn, Base::error, Base::fundamental, Base::g,
-      Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
+      Base::key, Base::last_tick, Base::launch, Base::levels, Base::lives, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::taken, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::has_room, Base::match, Base::mid2, Base::mid2_of, Base::put_back,
       Base::share, Base::tick_of, Base::touched;
@@ -36,19 +36,56 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
     if (kWithSeries) taken = 0;
     if (KS_UNDER_WAY) arrived = 0;
     const int64_t before = volume;
+    const bool timed = KS_FLOW && lives.length_of(p) > 0;
+    if (!(timed ? take_time(fresh, arrival, records) : take_interval(fresh, arrival, records))) return false;
+    trades += volume > before;
+    t += 1;
+    return true;
+  }
+  template <typename Records>
+  KS_ON_LANE bool take_interval(const Quote* fresh, uint64_t arrival, Records& records) {
     const uint64_t end = g + (uint32_t)p.levers.interval;
     while (g < end) {
       if (g == next_beat && !take_beat()) return false;
       if (kSlots && fresh && g == arrival && !take_quotes(fresh, records)) return false;
-      if (kSlots && KS_UNDER_WAY && !take_due(records)) return false;
+      if (kSlots && KS_UNDER_WAY && !take_due(g, records)) return false;
       uint64_t until = end < next_beat ? end : next_beat;
       if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
       if (kSlots && KS_UNDER_WAY && under_way.next() < until) until = under_way.next();
       if (!take_events((uint32_t)until)) return false;
       g = until;
     }
-    trades += volume > before;
-    t += 1;
+    return true;
+  }
+  // An interval that has a length. What arrives does so at a time, before events that are later.
+  template <typename Records>
+  KS_ON_LANE bool take_time(const Quote* fresh, uint64_t arrival, Records& records) {
+    FlowState& flow = lives.state;
+    if (flow.now >= kLastTime - lives.length_of(p)) return this->stops();
+    const int64_t end = flow.now + lives.length_of(p);
+    const uint64_t last = g + (uint32_t)p.levers.interval;
+    bool late;  // events were left for the next interval
+    while (true) {
+      uint64_t due = kSlots && fresh ? arrival : UnderWay<Lanes>::kNever;
+      if (kSlots && KS_UNDER_WAY) due = due < under_way.next() ? due : under_way.next();
+      const int64_t latest = due < (uint64_t)end ? (int64_t)due : end;
+      const bool comes = this->comes_by(latest);
+      late = comes && g == last;
+      if (comes && !late) {
+        if (g == next_beat && !take_beat()) return false;
+        if (!this->take_flow_events(last < next_beat ? last : next_beat, latest)) return false;
+      } else if (due < (uint64_t)end) {
+        if (kSlots && fresh && due == arrival) {
+          if (!take_quotes(fresh, records)) return false;
+          fresh = nullptr;
+        }
+        if (kSlots && KS_UNDER_WAY && !take_due(due, records)) return false;
+      } else {
+        break;
+      }
+    }
+    flow.now = late ? flow.time : end;
+    flow.events = (int64_t)(uint32_t)g;
     return true;
   }
 
@@ -94,7 +131,7 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
-    if (KS_FLOW && this->lives.plays()) return this->take_flow_events((uint32_t)g, until);
+    if (KS_FLOW && this->lives.plays()) return this->take_flow_events(until);
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
     const bool plain = pricing.is_plain() && !checks_overflow && !counts;
     if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
@@ -270,9 +307,9 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
 
   // What is due arrives, oldest first.
   template <typename Records>
-  KS_ON_LANE bool take_due(Records& records) {
+  KS_ON_LANE bool take_due(uint64_t now, Records& records) {
 #pragma unroll 1
-    while (under_way.next() <= g) {
+    while (under_way.next() <= now) {
       DueRecords<Records> due = {under_way.flags(), records};
       if (!take_quotes(under_way.quotes(), due)) return false;
       under_way.drop_first();

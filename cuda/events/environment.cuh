@@ -64,7 +64,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
     this->bound = book.load(launch.bank_bid + at, launch.bank_ask + at);
     book.replace_all();
     if (Market::kMayFlow && this->lives.plays())
-      this->lives.load(launch.bank_lives + 2 * at, launch.bank_fleeting_units + at, launch.bank_flow + 8 * row, this->levels);
+      this->lives.load(launch.bank_lives + 2 * at, launch.bank_fleeting_units + at, launch.bank_flow + kFlowNumbers * row, this->levels);
     return this->is_held();
   }
   KS_ON_LANE bool open_book() {

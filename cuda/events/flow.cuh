@@ -10,7 +10,7 @@ namespace ks {
 template <int kSlots, typename Width>
 struct FlowMarket : MatchingMarket<kSlots, Width> {
   using Base = MatchingMarket<kSlots, Width>;
-  using Base::book, Base::checks_overflow, Base::error, Base::key, Base::last_tick, Base::levels, Base::lives, Base::origin, Base::p,
+  using Base::book, Base::checks_overflow, Base::error, Base::g, Base::key, Base::last_tick, Base::levels, Base::lives, Base::origin, Base::p,
       Base::slots, Base::taken, Base::volume;
   using Base::has_room, Base::tick_of;
   using Lanes = typename Width::Lanes;
@@ -88,7 +88,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     }
     find_all();
     book.replace_all();
-    lives.state = {1, 1, 0, 0, 0, 0, 0, 0};
+    lives.state = {1, 1, 0, 0, 0, 0, 0, 0, 0};
     lives.most_orders = levels * lives.table->most_orders;
   }
 
@@ -165,26 +165,41 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   };
   static_assert(kChoiceWord < Words::kCount && kOrderWord < Words::kCount && kJumpWord < Words::kCount && kClockWord < Words::kCount);
 
-  // Lanes that share the market draw a word each, of several events.
-  KS_ON_LANE bool take_flow_events(uint32_t from, uint32_t until) {
+  // Events from g on, before `until` and no later than `latest`. g is then the first of the others. Lanes that share the market draw a
+  // word each, of several events. Returns false if the market has to stop.
+  KS_ON_LANE bool take_flow_events(uint64_t until, int64_t latest = kNoTime) {
     constexpr int kAtOnce = Lanes::kLanes < Words::kCount ? 1 : Lanes::kLanes / Words::kCount;
 #pragma unroll 1
-    for (uint32_t e = from; e != until;) {
-      const uint32_t count = until - e < kAtOnce ? until - e : kAtOnce;
+    while (g != until) {
+      const uint32_t e = (uint32_t)g, count = until - g < kAtOnce ? (uint32_t)(until - g) : kAtOnce;
       const uint64_t mine = Lanes::kLanes < Words::kCount ? 0 : flow_word(key, e + Lanes::lane() / Words::kCount, Lanes::lane() % Words::kCount);
 #pragma unroll 1
-      for (uint32_t i = 0; i < count; ++i, ++e) {
+      for (uint32_t i = 0; i < count; ++i, ++g) {
         Words words;
         for (int k = 0; k < Words::kCount; ++k)
-          words.at[k] = Lanes::kLanes < Words::kCount ? flow_word(key, e, k) : Lanes::from(Words::kCount * i + k, mine);
-        if (!take_flow_event(e, words)) return false;
+          words.at[k] = Lanes::kLanes < Words::kCount ? flow_word(key, e + i, k) : Lanes::from(Words::kCount * i + k, mine);
+        if (!advance_clock(words.at[kClockWord], latest)) return true;
+        if (!take_flow_event(e + i, words)) return false;
       }
     }
     return true;
   }
+  // Whether the next event is no later than that.
+  KS_ON_LANE bool comes_by(int64_t latest) const {
+    FlowState next = lives.state;
+    ks::advance_clock(next, *lives.table, flow_word(key, (uint32_t)g, kClockWord));
+    return next.time <= latest;
+  }
+  // Unless the event whose word this is comes later than `latest`.
+  KS_ON_LANE bool advance_clock(uint64_t word, int64_t latest) {
+    FlowState next = lives.state;
+    ks::advance_clock(next, *lives.table, word);
+    if (next.time > latest) return false;
+    lives.state.state = next.state, lives.state.time = next.time;
+    return true;
+  }
   KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words) {
     FlowState& state = lives.state;
-    advance_clock(state, *lives.table, words.at[kClockWord]);
     if (state.time >= kLastTime) return stops();
     const Best before = best_ticks();
     const int64_t traded = volume;

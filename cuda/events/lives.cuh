@@ -43,6 +43,8 @@ struct FlowLives {
     return KS_FLOW != 0 && table != nullptr;
 #endif
   }
+  // Of an interval, in nanoseconds; 0 where it has so many events.
+  KS_ON_LANE int64_t length_of(const MarketParams& p) const { return plays() ? 1000 * (int64_t)p.levers.interval_us : 0; }
   KS_ON_LANE void forget() { against = {{kUnknown, kUnknown}}; }
 
   // Ticks -------------------------------------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ struct FlowLives {
   // Memory ------------------------------------------------------------------------------------------------------------
 
   KS_ON_LANE void load(const Launch& launch, int64_t m, int levels) {
-    if (plays()) load(launch.lives + m * 2 * levels, launch.fleeting_units + m * levels, launch.flow + m * 8, levels);
+    if (plays()) load(launch.lives + m * 2 * levels, launch.fleeting_units + m * levels, launch.flow + m * kFlowNumbers, levels);
   }
   // Whoever writes into a live state may write any number.
   KS_ON_LANE void load(const int32_t* lives, const int32_t* units_there, const int64_t* numbers, int levels) {
@@ -72,7 +74,7 @@ struct FlowLives {
       all += some + last;
     }
     most_orders = Lanes::sum(all);
-    state = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]};
+    state = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8]};
     state.state = clamp_to((int32_t)state.state, 0, kClockStates - 1), state.after = clamp_to((int32_t)state.after, 0, kAfterKinds - 1);
     forget();
     Lanes::sync();
@@ -85,10 +87,10 @@ struct FlowLives {
       lives[tick] = (int32_t)count(tick, kFleeting), lives[levels + tick] = (int32_t)count(tick, kLasting);
       units_there[tick] = fleeting[tick];
     }
-    const int64_t numbers[8] = {state.last_trade, state.last_jump, state.left, state.limit,
-                                state.state, state.after, state.time, state.unused};
+    const int64_t numbers[kFlowNumbers] = {state.last_trade, state.last_jump, state.left, state.limit, state.state,
+                                           state.after,      state.time,      state.now,  state.events};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) launch.flow[m * 8 + i] = numbers[i];
+    for (int i = 0; i < kFlowNumbers; ++i) launch.flow[m * kFlowNumbers + i] = numbers[i];
   }
   // Bounds ------------------------------------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ struct FlowLives {
     if (most_orders + comes > enough) count_orders(levels);
     const bool heavy = most_orders + comes > enough;
     most_orders += comes;
-    return heavy || state.time >= kLastTime - p.levers.interval * 32 * table->largest_gap;
+    return heavy || state.time >= kLastTime - p.levers.interval * 32 * table->largest_gap || state.now >= kLastTime - length_of(p);
   }
   KS_ON_LANE void count_orders(int levels) {
     int64_t all = 0;

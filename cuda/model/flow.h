@@ -19,6 +19,7 @@ constexpr int kFlowBands = 18, kFlowGroups = 4, kFlowSpreads = 3, kFlowSizes = 1
 constexpr int kMostOfALife = (1 << 15) - 1;  // orders of one life at a tick
 constexpr int64_t kMostWeight = 1ll << 40;   // of a side's cancellations
 constexpr int64_t kLastTime = 1ll << 62;     // nanoseconds
+constexpr int64_t kNoTime = ~(1ull << 63);    // later than any
 
 enum FlowLife { kFleeting, kLasting };
 enum FlowAfter { kAfterNothing, kAfterMove, kAfterTrade };
@@ -42,8 +43,10 @@ struct FlowNumbers : FlowTable {
 
 // What a market remembers of its flow: a row of `flow`.
 struct FlowState {
-  int64_t last_trade, last_jump, left, limit, state, after, time, unused;
+  int64_t last_trade, last_jump, left, limit, state, after, time;
+  int64_t now, events;  // where intervals have a length: the time up to which the market has come, and its next event
 };
+constexpr int kFlowNumbers = sizeof(FlowState) / sizeof(int64_t);
 
 // Words of an event, from kFlowWord on.
 constexpr uint64_t kFlowWord = (1ull << 31) + (1ull << 29) + (1ull << 28);

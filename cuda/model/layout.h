@@ -137,13 +137,14 @@ struct Levers {
   int32_t tax;                     // ticks per unit
   int32_t collar;                  // ticks, 0: off
   int32_t tick_size;               // grid ticks
-  int32_t quote_latency;           // events
+  int32_t quote_latency;           // events; microseconds where intervals have a length
   int32_t regimes;                 // 0: none
   int32_t regime_threshold;        // of 2^16
   int32_t interval;                // events, 0 where every agent comes once
   int32_t beat;                    // events, likewise
   int32_t num_agents;              // indices of agents, inactive ones too
-  int32_t padding[3];              // 0; rows are read by 16 bytes
+  int32_t interval_us;             // of an order flow, microseconds of an interval, which then has `interval` events at most; 0: it has so many
+  int32_t padding[2];              // 0; rows are read by 16 bytes
 };
 
 // One row of parameters. The counts are of active agents; a replaced agent is inactive, but keeps its index,
@@ -332,7 +333,7 @@ struct Launch {
   const int64_t* flow_table;       // [Z] struct FlowNumbers
   int32_t* lives;                  // [M, 2, L] orders, fleeting and lasting ones
   int32_t* fleeting_units;         // [M, L]
-  int64_t* flow;                   // [M, 8] struct FlowState
+  int64_t* flow;                   // [M, 9] struct FlowState
   // State of its slots.
   int32_t* quotes;                 // [M, K, O, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
@@ -400,7 +401,7 @@ struct Launch {
   const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
   const int32_t* bank_lives;       // [B, 2, L], and what follows, or null where there is no order flow
   const int32_t* bank_fleeting_units; // [B, L]
-  const int64_t* bank_flow;        // [B, 8]
+  const int64_t* bank_flow;        // [B, 9]
   TaskParams task;
   // Policies of slots that users have written; U and V words of a market's: parameters and memory.
   SlotPolicy slot_policies[32];

@@ -116,7 +116,8 @@ class CpuEngine(NativeEngine):
         events = int(self._rows["interval"].max())
         come = events + int(self._openings().max()) * most_orders_at_tick(flow)
         weighs = (2**40 - 1) // int(flow.cancel.max()) - orders
-        return min((2**62 - 1 - time) // (events * 32 * int(flow.gap.max())), weighs // come)
+        length = 1000 * int(self._rows["interval_us"].max())  # which goes on from the last event at most
+        return min((2**62 - 1 - time) // (events * 32 * int(flow.gap.max()) + length), weighs // come)
 
     def _shape(self, mode: int) -> dict[str, int]:
         function = ctypes.cast(self._library.ks_cpu_launch, ctypes.c_void_p).value

@@ -20,15 +20,17 @@ from kineticsim_env.runtime.fields import (
     ENSEMBLE_WIDE,
     INTEGERS,
     MAX_REGIMES,
+    MILLISECONDS,
     PROBABILITIES,
     REGIME_FIELDS,
     checked,
+    microseconds,
 )
 from kineticsim_env.runtime.values import show
 
 _AS_THEY_ARE = (
     "init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size", "window",
-    "max_quote_qty", "fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency",
+    "max_quote_qty", "fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size",
 )  # fmt: skip
 _CHOSEN = ("tie", "residue", "rounding", "reference")  # each 0, or 1 where the second of two choices is taken
 
@@ -70,6 +72,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "regimes": (0, MAX_REGIMES),
         "interval": (0, INTEGERS["interval"][1]),
         "beat": (0, INTEGERS["beat"][1]),
+        "interval_us": (0, microseconds(MILLISECONDS["interval_ms"][1])),
     }
 
 
@@ -109,9 +112,12 @@ def parameter_rows(
     agents = np.asarray(0 if config.is_flow else config.num_agents) + config.added_agents
     rows["num_agents"] = column(agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
+    timed = config.interval_ms is not None
+    rows["quote_latency"] = column(microseconds(config.quote_latency_ms) if timed else config.quote_latency)
+    rows["interval_us"] = column(microseconds(config.interval_ms or 0))
     for name in ("interval", "beat"):
         given = getattr(config, name)
-        default = config.interval if config.is_flow else agents
+        default = config.events_per_interval if config.is_flow else agents
         rows[name] = column(0 if not config.uses_clock else default if given is None else given)
     return rows
 
@@ -180,10 +186,12 @@ def check_latency(config: MarketConfig, began: MarketConfig) -> None:
         ValueError: If so.
     """
     if config.quotes_may_wait and not began.quotes_may_wait:
-        interval = began.events_per_interval
+        name, interval, least = "quote_latency", began.events_per_interval, 1
+        if began.interval_ms is not None:
+            name, interval, least = "quote_latency_ms", began.interval_ms, 0.001
         raise ValueError(
-            f"quote_latency: expected up to {interval - 1}, as the interval is {interval} and the market began with "
-            f"less than that, got {np.max(config.quote_latency)}"
+            f"{name}: expected up to {interval - least:g}, as the interval is {interval:g} and the market began with "
+            f"less than that, got {np.max(getattr(config, name))}"
         )
 
 

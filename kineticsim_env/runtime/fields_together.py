@@ -109,13 +109,19 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     if not config.is_flow:
         if config.flow is not None:
             raise ValueError(f"flow: expected None where arrivals is {config.arrivals!r}, got an order flow")
+        refuse("interval_ms", config.interval_ms is not None, "None where arrivals is not 'flow', as no time passes")
+        refuse("quote_latency_ms", np.asarray(config.quote_latency_ms) != 0, "0 where arrivals is not 'flow'")
         return
     if config.flow is None:
         raise ValueError(
             "flow: expected an OrderFlow, or the name of one that ships, where arrivals is 'flow', got None"
         )
     refuse("mechanism", not config.is_continuous, "'continuous' where arrivals is 'flow'")
-    refuse("interval", config.interval is None, "a number of events where arrivals is 'flow', as there are no agents")
+    timed = config.interval_ms is not None
+    allowed = "a number of events where arrivals is 'flow' and interval_ms is None"
+    refuse("interval", config.interval is None and not timed, allowed)
+    refuse("quote_latency", (np.asarray(config.quote_latency) != 0) & timed, "0 with interval_ms, but quote_latency_ms")
+    refuse("quote_latency_ms", (np.asarray(config.quote_latency_ms) != 0) & (not timed), "0 where interval_ms is None")
     for name, none in {"population": "fixed", "tick_size": 1, "cancel_prob": 0, "tax": 0, "collar": 0}.items():
         refuse(name, np.asarray(getattr(config, name)) != none, f"{none!r} where arrivals is 'flow'")
     for name, given in {"agents": bool(config.agents), "regimes": config.regimes is not None}.items():

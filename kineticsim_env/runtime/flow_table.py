@@ -49,12 +49,13 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }
 
-# Of the state of a market's flow, int64 `[8]`, the least and the most of each number, in their order.
+# Of the state of a market's flow, int64 `[9]`, the least and the most of each number, in their order.
 STATE = {
     "last_trade": (-1, 1), "last_jump": (-1, 1), "left": (0, FIELDS["jump_events"][2]), "limit": (-(2**31), 2**31),
-    "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1), "unused": (0, 0),
+    "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1),
+    "now": (0, 2**62 - 1), "events": (0, 2**32 - 1),
 }  # fmt: skip
-TIME = list(STATE).index("time")
+TIME, NOW = list(STATE).index("time"), list(STATE).index("now")
 
 
 def shipped() -> dict[str, Path]:

@@ -70,9 +70,12 @@ def describe(settings: Any) -> dict[str, Any]:
     return {name: _described(value) for name, value in fields.items() if not _is_later(name, value)}
 
 
+_LATER = (("orders_per_side", 1), ("flow", None), ("interval_ms", None), ("quote_latency_ms", 0.0))
+
+
 def _is_later(name: str, value: Any) -> bool:
     """Return whether a field is as it was before there was one, so that states saved then are of the same market."""
-    return (isinstance(value, dict) and not value) or (name, value) in (("orders_per_side", 1), ("flow", None))
+    return (isinstance(value, dict) and not value) or (name, value) in _LATER
 
 
 def _described(value: Any) -> Any:

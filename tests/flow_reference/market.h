@@ -37,7 +37,7 @@ struct FlowMarket {
   const FlowNumbers table;
   const int levels, window, beat;
   const uint64_t key;
-  FlowState flow = {1, 1, 0, 0, 0, 0, 0, 0};
+  FlowState flow = {1, 1, 0, 0, 0, 0, 0, 0, 0};
   int64_t g = 0, volume = 0;
   int32_t origin = 0, last_tick;
   bool stopped = false;

@@ -12,10 +12,21 @@ from kineticsim_env.engines.numpy import beats, lives, queues, under_way
 from kineticsim_env.engines.numpy.auction import observed_mid2
 from kineticsim_env.engines.numpy.lives import EDGES, GROUP_OF, MOST_ORDERS
 from kineticsim_env.engines.numpy.rules import bits
-from kineticsim_env.engines.numpy.state import WORD_FLOW, Markets
+from kineticsim_env.engines.numpy.state import (
+    AFTER,
+    EVENTS,
+    LAST_JUMP,
+    LAST_TRADE,
+    LEFT,
+    LIMIT,
+    NOW,
+    STATE,
+    TIME,
+    WORD_FLOW,
+    Markets,
+)
 from kineticsim_env.engines.numpy.trades import check_resting, trade
 
-LAST_TRADE, LAST_JUMP, LEFT, LIMIT, STATE, AFTER, TIME = range(7)  # columns of `flow`
 NOTHING, MARKET, LIMIT_ORDER, CANCELLATION = range(4)  # what an event does
 MOST_WEIGHT, MOST_TIME = 2**40, 2**62
 LOG2 = np.rint(2**16 * np.log2(1 + np.arange(257) / 256)).astype(np.int64)
@@ -46,18 +57,46 @@ def flow_interval(m: Markets) -> tuple[np.ndarray, np.ndarray]:
     """Play one interval; return volume [m] and fills [m, K, 2]. On an error markets are left half done."""
     volume, fills = m.volume, np.zeros((*m.cash.shape, 2), np.int64)
     m.signed_volume, came = np.zeros_like(volume), np.zeros_like(m.t)
-    for place in range(m.params["interval"][0]):
-        play_event(m, m.first_event + place, came, fills)
+    if m.has_lengths:
+        play_length(m, came, fills)
+    else:
+        for place in range(m.params["interval"][0]):
+            play_event(m, m.first_event + place, came, fills)
     m.t = m.t + 1
     m.trades = m.trades + (m.volume > volume)
     return m.volume - volume, fills
 
 
+def play_length(m: Markets, came: np.ndarray, fills: np.ndarray) -> None:
+    """Play an interval that has a length, of which each market has events of its own number."""
+    begin, most = m.flow[:, EVENTS], m.params["interval"]
+    end = m.flow[:, NOW] + m.interval_length
+    m.check(end >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    while True:
+        due = np.where(m.due[:, 0] > 0, m.due[:, 0] - 1, end)
+        g, latest = m.flow[:, EVENTS], np.minimum(due, end)
+        comes, full = next_time(m, g)[1] <= latest, (g - begin) % 2**32 == most
+        plays, arrives = comes & ~full, ~(comes & ~full) & (due < end)
+        if plays.any():
+            some, numbers = m.of(plays), (came[plays], fills[plays])
+            play_event(some, g[plays], *numbers)
+            some.flow[:, EVENTS] = (g[plays] + 1) % 2**32
+            m.take_back(some, plays)
+            came[plays], fills[plays] = numbers
+        if arrives.any():
+            under_way.arrive_now(m, arrives, came, fills)
+        elif not plays.any():
+            break
+    m.flow[:, NOW] = np.where(comes, m.flow[:, TIME], end)
+
+
 def play_event(m: Markets, g: np.ndarray, came: np.ndarray, fills: np.ndarray) -> Event:
     """Play event g, [m]; `came` and `fills` are as in `under_way.arrive`."""
     made_up, left_behind = hold_beat(m, g, g % m.params["beat"] == 0)
-    advance_clock(m, g)
-    under_way.arrive(m, g, came, fills)
+    m.flow[:, STATE], m.flow[:, TIME] = next_time(m, g)
+    m.check(m.flow[:, TIME] >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    if not m.has_lengths:
+        under_way.arrive(m, g, came, fills)
     before = np.stack(lives.best(m))
     flight, over, calm = flee(m, g)
     word = m.word(WORD_FLOW + 2, g)
@@ -93,12 +132,12 @@ def hold_beat(m: Markets, g: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, n
     return made_up, left_behind
 
 
-def advance_clock(m: Markets, g: np.ndarray) -> None:
+def next_time(m: Markets, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clock's state with event g, and the time of that event, [m] each."""
     word, flow = m.word(WORD_FLOW + 3, g), m.flow
     follow = m.table.follow[flow[:, AFTER], flow[:, STATE]]
-    flow[:, STATE] = (bits(word, 32, 16)[:, None] >= follow).sum(axis=1)
-    flow[:, TIME] += m.table.gap[flow[:, STATE]] * exponential(bits(word, 0, 32)) >> 16
-    m.check(flow[:, TIME] >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    state = (bits(word, 32, 16)[:, None] >= follow).sum(axis=1)
+    return state, flow[:, TIME] + (m.table.gap[state] * exponential(bits(word, 0, 32)) >> 16)
 
 
 def exponential(u32: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] pe
 level after level of its ladder, one place or two. With one order per side J is K.
 """
 
+import copy
 import math
 from typing import Any
 
@@ -32,6 +33,7 @@ MARKET_STATE = (
     "agent_memory", "lives", "fleeting_units", "flow",
 )  # fmt: skip
 FLOW_STATE = MARKET_STATE[-3:]  # of an order flow
+LAST_TRADE, LAST_JUMP, LEFT, LIMIT, STATE, AFTER, TIME, NOW, EVENTS = range(9)  # columns of `flow`
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
 WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
 SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
@@ -184,6 +186,31 @@ class Markets:
         values = zip(TASK_VALUES, self.task_values[:, k].T, strict=True)
         own = {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
         return task | own | {"horizon": own["horizon"] * task["longest"]}
+
+    def of(self, chosen: np.ndarray) -> "Markets":
+        """Return the chosen markets, bool [m], as copies, which `take_back` puts in their places."""
+        some = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(some, name, value[chosen])
+        some.params, some.now = ({name: x[chosen] for name, x in of.items()} for of in (self.params, self.now))
+        return some
+
+    def take_back(self, some: "Markets", chosen: np.ndarray) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, value.copy())  # whoever has it from before keeps what it was
+                getattr(self, name)[chosen] = getattr(some, name)
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether intervals have a length, and not a number of events."""
+        return self.table is not None and bool((self.params["interval_us"] > 0).all())
+
+    @property
+    def interval_length(self) -> np.ndarray:
+        """In nanoseconds, [m]."""
+        return 1000 * self.params["interval_us"]
 
     @property
     def first_event(self) -> np.ndarray:
