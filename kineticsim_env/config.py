@@ -31,7 +31,7 @@ from kineticsim_env.runtime.fields import (
     microseconds,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
-from kineticsim_env.runtime.flow_table import FlowTable, checked_flow
+from kineticsim_env.runtime.flow_table import FlowTable, checked_flow, plain_flow
 from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
 from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
@@ -113,7 +113,8 @@ class MarketConfig:
         agents: Agents of classes that users write, besides the built-in ones: `ks.mix(...)` or a count by class (or by
             its `module:name`); None is none. They count wherever agents do: in the defaults of `interval` and `beat`,
             and in who comes at an event.
-        flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`.
+        flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`; or
+            one per market.
     """
 
     num_levels: int = 128
@@ -315,8 +316,8 @@ def plain_fields(config: MarketConfig) -> dict[str, Any]:
     """Return the fields as plain numbers, texts, lists and dicts, as JSON keeps them; `make_config` reads them."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, FlowTable):
-            return value.numbers()
+        if isinstance(value, FlowTable) or (isinstance(value, np.ndarray) and value.dtype == object):
+            return plain_flow(value)
         return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
     return {name: plain(value) for name, value in config.to_dict().items()} | {"agents": stored_agents(config.agents)}

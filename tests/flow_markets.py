@@ -10,7 +10,7 @@ import numpy as np
 from flow_tables import plain_table, random_table
 
 from kineticsim_env.engines.numpy import flow, lives
-from kineticsim_env.engines.numpy.state import CONTINUOUS, Markets
+from kineticsim_env.engines.numpy.state import CONTINUOUS, Markets, stacked
 from kineticsim_env.runtime.flow_table import HAZARD, SHARE, FlowTable
 from kineticsim_env.runtime.flow_table import STATE as STATE_OF_FLOW
 from kineticsim_env.runtime.layout import ENUMS, PARAMS_FIELDS
@@ -52,7 +52,7 @@ def begin(
         "levels": levels,
         "arrivals": ENUMS["Arrivals"]["flow"],
         "mechanism": CONTINUOUS,
-        "flow_table": table,
+        "flow_table": stacked([table]),
     }
     args["params"] = params | {name: np.full(m, value, np.int64) for name, value in given.items()}
     args |= {name: np.zeros(m, np.int32) for name in WHOLE} | {name: np.zeros(m, np.int64) for name in LONG}

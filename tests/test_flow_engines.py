@@ -151,6 +151,61 @@ def test_the_second_implementation_says_the_same(seed):
         assert state["numbers"].tolist() == numbers
 
 
+@pytest.mark.parametrize("engine", ["numpy", *OTHERS])
+def test_each_market_may_have_a_flow_of_its_own(engine):
+    """It plays as it does alone, also from a saved state; a config has the flows once."""
+    tables = [plain_table(), random_table(1), random_table(2)]
+    config = flow_config([tables[m] for m in (0, 1, 2, 1, 0)])
+    assert (
+        ks.MarketConfig.from_dict(plain_fields(config)) == config and len(plain_fields(config)["flow"]["tables"]) == 3
+    )
+    sim = ks.Simulator(config, 5, engine=engine, seed=3)
+    sim.run(4)
+    again = ks.Simulator(config, 5, engine="numpy", seed=9)
+    again.load_state_dict(sim.state_dict())
+    for one in (sim, again):
+        one.run(2)
+        one.reset(mask=torch.tensor([True, False] * 2 + [True], device=one.device))
+        one.run(1)
+    assert_same_state([again, sim], "from a saved state")
+    with pytest.raises(ValueError, match="flow"):
+        ks.Simulator(flow_config(tables[1]), 5, engine=engine).load_state_dict(sim.state_dict())
+    for market, number in enumerate((0, 1, 2, 1, 0)):
+        alone = ks.Simulator(flow_config(tables[number]), 1, engine="numpy", seed=3 + market)
+        alone.run(6)
+        if market % 2 == 0:
+            alone.reset()
+        alone.run(1)
+        for name in ("bid", "ask", "lives", "flow", "volume"):
+            assert torch.equal(alone.tensors[name][0], sim.tensors[name][market].cpu()), (market, name)
+
+
+@pytest.mark.parametrize("engine", ["numpy", *OTHERS])
+def test_scenarios_draw_flows(engine):
+    """An episode plays the flow of its scenario, whose books it begins with; others can be drawn later, of those."""
+    tables = [plain_table(), random_table(1), random_table(2)]
+    made = [
+        gym.make_vec(
+            "KineticSim/MarketMaking-v0", num_envs=12, config=flow_config(tables[0]), engine=name, horizon=3,
+            bank_size=4, randomise={"flow": [tables[1], tables[2]], "fee": (0, 5)}, num_scenarios=8, output="torch",
+        )
+        for name in dict.fromkeys(("numpy", engine))
+    ]  # fmt: skip
+    for env in made:
+        env.reset(seed=1)
+    simulator = made[-1].unwrapped.simulator
+    assert set(simulator.parameter("flow").tolist()) == {1, 2}
+    for step in range(8):
+        found = [env.step(torch.zeros(env.action_space.shape))[:4] for env in made]
+        assert all(torch.equal(one.cpu(), other.cpu()) for one, other in zip(found[0], found[-1], strict=True))
+        if step == 4:
+            for env in made:
+                env.unwrapped.set_scenarios({"flow": [tables[2], tables[0]]})
+                with pytest.raises(ValueError, match="order flows of the 3 that the markets began with"):
+                    env.unwrapped.set_scenarios({"flow": [random_table(5)]})
+    assert set(simulator.parameter("flow").tolist()) <= {simulator._flows.index(tables[m]) for m in (0, 2)}
+
+
 @st.composite
 def flow_environments(draw):
     """What `clock_environments` draws, of a random order flow."""
@@ -170,6 +225,8 @@ def flow_environments(draw):
     config = ks.MarketConfig(**fields)
     if not config.quotes_may_wait and config.interval_ms is None:
         latency = {"quote_latency": (0, config.interval - 1)}
+    if draw(st.booleans()):
+        latency |= {"flow": [random_table(draw(st.integers(0, 60))) for _ in range(2)]}
     scenarios = {"fee": (0, 9), "taker_fee": (-5, 20), "init_price": (5, 20)} | latency
     randomise = scenarios if kwargs["randomise"] else kwargs["randomise"]
     return (config, markets, task, roles), kwargs | {"slots": [None] * len(roles), "randomise": randomise}, seed, steps
@@ -258,7 +315,7 @@ def test_intervals_of_any_length_are_of_one_path(engine):
     """It is that of events; an interval has those up to its end, and a latency of time is one of time."""
     of_events = ks.Simulator(flow_config(interval=1), 2, engine="numpy", seed=3)
     times = np.stack([of_events.time.numpy().copy() for _ in range(300) if of_events.run(1) is not None])
-    for length in (0.5, 40.0, 700.0):
+    for length in (8.0, 40.0, 700.0):
         sim = ks.Simulator(flow_config(interval=None, interval_ms=length), 2, engine=engine, seed=3)
         until = times[-1].min() * 0.9
         while sim.time.min() < until:

@@ -267,7 +267,7 @@ def test_limit_orders_have_weights_of_the_spread(gap, spread, monkeypatch):
     limit = np.arange(6)[:, None] * 18 + np.arange(18) + 1
     _, m = begin(dataclasses.replace(PLAIN, limit=limit.reshape(2, 3, 18), market=7), [4], window=0)
     m.ask[0, 32 : 31 + gap], m.bid[0, 31], m.ask[0, 31 + gap] = 0, 1, 1
-    cancel = (lives.orders(m) * m.table.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)).sum()
+    cancel = (lives.orders(m) * PLAIN.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)).sum()
     totals = []
     monkeypatch.setattr(flow, "high_product", lambda word, total: totals.append(total) or total * 0)
     flow.choose(m, np.zeros_like(m.t), np.ones(1, bool))

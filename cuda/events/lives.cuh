@@ -32,9 +32,14 @@ struct FlowLives {
   int64_t most_orders;  // of both sides: no more than these
   int32_t hit, taken;   // where an order is trading, and what it has taken there
 
-  KS_ON_LANE FlowLives(const Launch& launch, const LivesMemory& memory)
-      : counts{memory.counts}, fleeting{memory.fleeting}, table(reinterpret_cast<const FlowNumbers*>(launch.flow_table)),
-        against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {}
+  KS_ON_LANE FlowLives(const Launch& launch, const MarketParams& p, const LivesMemory& memory)
+      : counts{memory.counts}, fleeting{memory.fleeting}, against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {
+    read_table(launch, p);
+  }
+  KS_ON_LANE void read_table(const Launch& launch, const MarketParams& p) {
+    const auto* const tables = reinterpret_cast<const FlowNumbers*>(launch.flow_table);
+    table = tables == nullptr ? nullptr : tables + p.levers.flow;
+  }
 
   KS_ON_LANE bool plays() const {
 #ifdef __CUDA_ARCH__

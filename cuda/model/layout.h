@@ -144,7 +144,8 @@ struct Levers {
   int32_t beat;                    // events, likewise
   int32_t num_agents;              // indices of agents, inactive ones too
   int32_t interval_us;             // of an order flow, microseconds of an interval, which then has `interval` events at most; 0: it has so many
-  int32_t padding[2];              // 0; rows are read by 16 bytes
+  int32_t flow;                    // which of the order flows the market has
+  int32_t padding[1];              // 0; rows are read by 16 bytes
 };
 
 // One row of parameters. The counts are of active agents; a replaced agent is inactive, but keeps its index,
@@ -330,7 +331,7 @@ struct Launch {
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of a market of an order flow (model/flow.h), else null.
-  const int64_t* flow_table;       // [Z] struct FlowNumbers
+  const int64_t* flow_table;       // [Z] struct FlowNumbers of each
   int32_t* lives;                  // [M, 2, L] orders, fleeting and lasting ones
   int32_t* fleeting_units;         // [M, L]
   int64_t* flow;                   // [M, 9] struct FlowState

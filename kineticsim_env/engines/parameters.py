@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from kineticsim_env.runtime.fields import (
     checked,
     microseconds,
 )
+from kineticsim_env.runtime.flow_table import FlowTable, tables_of
 from kineticsim_env.runtime.values import show
 
 _AS_THEY_ARE = (
@@ -77,11 +78,16 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
 
 
 def parameter_rows(
-    config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
+    config: MarketConfig,
+    num_rows: int,
+    counts: np.ndarray,
+    replaced: Mapping[str, int],
+    flows: Sequence[FlowTable] = (),
 ) -> dict[str, Any]:
     """Return the integers of `struct MarketParams` by name, int64 `[num_rows]`: 1 if all markets are alike.
 
     Counts are int64 `[num_rows, 4]`, agents per class before replacement; slots replace `replaced` of each.
+    Order flows are numbered as in `flows`, where new ones come last.
     """
     inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
@@ -112,6 +118,7 @@ def parameter_rows(
     agents = np.asarray(0 if config.is_flow else config.num_agents) + config.added_agents
     rows["num_agents"] = column(agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
+    rows["flow"] = column(tables_of(config.flow, flows)[1] if config.is_flow else 0)
     timed = config.interval_ms is not None
     rows["quote_latency"] = column(microseconds(config.quote_latency_ms) if timed else config.quote_latency)
     rows["interval_us"] = column(microseconds(config.interval_ms or 0))
@@ -142,7 +149,7 @@ def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
 
 # Changes in running markets -------------------------------------------------------------------------------------------
 
-_FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
+_FIXED = (*ENSEMBLE_WIDE, "flow", "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
 
 
 def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:

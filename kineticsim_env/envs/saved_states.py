@@ -136,8 +136,8 @@ def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Ta
         raise ValueError(f"state[{SCENARIOS!r}]: {error}") from error
 
 
-def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig) -> None:
-    """Refuse parameters, int32 `[M, n]`, that no market of a config's sizes and limits on slots can have.
+def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig, flows: int) -> None:
+    """Refuse parameters, int32 `[M, n]`, that no market of a config's sizes, limits on slots and order flows can have.
 
     Raises:
         ValueError: Naming the field, the first number that is out of its range, and the range.
@@ -152,6 +152,7 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         "inventory_limit": (int(limits.min()), int(limits.max())),
         "regimes": (regimes, regimes),
         "tick_size": (1, min(64, config.num_levels)),
+        "flow": (0, max(0, flows - 1)),
         "interval_us": (microseconds(config.interval_ms or 0),) * 2,
         **events,
     }

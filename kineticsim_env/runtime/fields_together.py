@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
-from kineticsim_env.runtime.flow_table import most_at_tick
+from kineticsim_env.runtime.flow_table import most_at_tick, tables_of
 
 _SHARES_NEAR = 1e-6  # what shares may sum to besides 1: those in float32 sum to 1 within 3e-7
 _SHARES_EXACT = 1e-9  # shares that sum to 1 but for the rounding of float64 stay as they are given
@@ -127,7 +127,7 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     for name, given in {"agents": bool(config.agents), "regimes": config.regimes is not None}.items():
         if given:
             raise ValueError(f"{name}: expected None where arrivals is 'flow', whose orders are of nobody")
-    most = config.num_levels * most_at_tick(config.flow)
+    most = config.num_levels * max(most_at_tick(table) for table in tables_of(config.flow)[0])
     if most >= 1 << 31:
         raise ValueError(f"flow: expected a book that opens with less than 2^31 units on a side, got up to {most}")
 

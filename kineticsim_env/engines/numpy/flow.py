@@ -100,14 +100,14 @@ def play_event(m: Markets, g: np.ndarray, came: np.ndarray, fills: np.ndarray) -
     before = np.stack(lives.best(m))
     flight, over, calm = flee(m, g)
     word = m.word(WORD_FLOW + 2, g)
-    begins = calm & (bits(word, 0, 32) < m.table.jump_hazard)
-    way = same_or_other(m.flow[:, LAST_JUMP], bits(word, 32, 16) < m.table.jump_same)
+    begins = calm & (bits(word, 0, 32) < m.table("jump_hazard"))
+    way = same_or_other(m.flow[:, LAST_JUMP], bits(word, 32, 16) < m.table("jump_same"))
     begin_jump(m, begins, way, bits(word, 48, 4))
     chosen = choose(m, g, ~over)
     deed = Deed(*(np.where(over, one, other) for one, other in zip(flight, chosen, strict=True)))
     traded = carry_out(m, g, deed, fills)
     word = m.word(WORD_FLOW + 1, g)
-    follows = (m.flow[:, LEFT] == 0) & (bits(word, 20, 16) < m.table.jump_after_trade)
+    follows = (m.flow[:, LEFT] == 0) & (bits(word, 20, 16) < m.table("jump_after_trade"))
     begin_jump(m, (chosen.kind == MARKET) & follows, 2 * deed.side - 1, bits(word, 36, 4))
     moved = (np.stack(lives.best(m)) != before).any(axis=0)
     m.flow[:, AFTER] = np.where(traded > 0, 2, moved)
@@ -135,9 +135,9 @@ def hold_beat(m: Markets, g: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, n
 def next_time(m: Markets, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the clock's state with event g, and the time of that event, [m] each."""
     word, flow = m.word(WORD_FLOW + 3, g), m.flow
-    follow = m.table.follow[flow[:, AFTER], flow[:, STATE]]
+    follow = m.table("follow", flow[:, AFTER], flow[:, STATE])
     state = (bits(word, 32, 16)[:, None] >= follow).sum(axis=1)
-    return state, flow[:, TIME] + (m.table.gap[state] * exponential(bits(word, 0, 32)) >> 16)
+    return state, flow[:, TIME] + (m.table("gap", state) * exponential(bits(word, 0, 32)) >> 16)
 
 
 def exponential(u32: np.ndarray) -> np.ndarray:
@@ -158,9 +158,9 @@ def same_or_other(way: np.ndarray, same: np.ndarray) -> np.ndarray:
 
 def begin_jump(m: Markets, begins: np.ndarray, way: np.ndarray, number: np.ndarray) -> None:
     """Begin a jump up (way 1) or down (-1) where it `begins`, bool [m]."""
-    (bid, ask), size = lives.best(m), m.table.jump_size[number]
+    (bid, ask), size = lives.best(m), m.table("jump_size", number)
     limit = np.where(way == 1, ask + size, bid - size) + m.price_origin
-    for column, value in ((LEFT, m.table.jump_events), (LAST_JUMP, way), (LIMIT, limit)):
+    for column, value in ((LEFT, m.table("jump_events")), (LAST_JUMP, way), (LIMIT, limit)):
         m.flow[:, column] = np.where(begins, value, m.flow[:, column])
 
 
@@ -183,7 +183,7 @@ def flee(m: Markets, g: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
     drawn = bits(word, 32, 16) * there[each, tick] >> 16
     life = (drawn >= m.lives[each, 0, tick]).astype(np.int64)
     units = lives.units_that_go(m, side, tick, life, bits(word, 48, 4))
-    trades = bits(word, 0, 16) < m.table.jump_traded
+    trades = bits(word, 0, 16) < m.table("jump_traded")
     kind = np.where(over & (there.sum(axis=1) > 1), np.where(trades, MARKET, CANCELLATION), NOTHING)
     units = np.where(trades, np.minimum(units, all_but_one(m, side)), units)
     return Deed(kind, side, tick, life, units), over, ~lasts
@@ -199,22 +199,22 @@ def all_but_one(m: Markets, side: np.ndarray) -> np.ndarray:
 
 def choose(m: Markets, g: np.ndarray, goes_on: np.ndarray) -> Deed:
     """Return what an event does that `goes_on` to the choice, bool [m]; and remember which way market orders go."""
-    table, each, word = m.table, np.arange(len(m.rows)), m.word(WORD_FLOW + 1, g)
+    each, word = np.arange(len(m.rows)), m.word(WORD_FLOW + 1, g)
     bid, ask = lives.best(m)
-    limit = table.limit[:, np.minimum(np.maximum(ask - bid, 1), 3) - 1].transpose(1, 0, 2)  # [m, side, band]
-    cancel = lives.orders(m) * table.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)  # [m, side, life, L]
+    limit = m.table("limit")[each, :, np.minimum(np.maximum(ask - bid, 1), 3) - 1]  # [m, side, band]
+    life = np.arange(2)[:, None]
+    cancel = lives.orders(m) * m.table("cancel", life, lives.bands(m)[:, :, None])  # [m, side, life, L]
     cancel_of_side = cancel.sum(axis=(2, 3))
     too_much = goes_on & (cancel_of_side >= MOST_WEIGHT).any(axis=1)
     m.check(too_much, "a side's weight of cancellations would reach 2^40 (reset it more often)")
-    market = np.full((len(each), 1), table.market)
-    weights = np.concatenate([market, limit.sum(axis=2), cancel_of_side], axis=1)
+    weights = np.concatenate([m.table("market")[:, None], limit.sum(axis=2), cancel_of_side], axis=1)
     part, r = fall(high_product(m.word(WORD_FLOW, g), weights.sum(axis=1)), weights)
     kind = np.select([~goes_on, part == 0, part <= 2, part <= 4], [NOTHING, MARKET, LIMIT_ORDER, CANCELLATION], NOTHING)
 
-    way = same_or_other(m.flow[:, LAST_TRADE], bits(word, 0, 16) < table.market_same)
+    way = same_or_other(m.flow[:, LAST_TRADE], bits(word, 0, 16) < m.table("market_same"))
     m.flow[:, LAST_TRADE] = np.where(kind == MARKET, way, m.flow[:, LAST_TRADE])
     side = np.where(kind == MARKET, way == 1, part % 2 == 0).astype(np.int64)
-    units = np.minimum(table.market_size[bits(word, 16, 4)], all_but_one(m, side))
+    units = np.minimum(m.table("market_size", bits(word, 16, 4)), all_but_one(m, side))
     deed = Deed(kind, side, np.zeros_like(side), np.zeros_like(side), units)
     deed = choose_limit_order(m, word, deed, r, limit[each, side])
     return choose_cancellation(m, word, deed, r, cancel[each, side])
@@ -244,8 +244,8 @@ def choose_limit_order(m: Markets, word: np.ndarray, deed: Deed, r: np.ndarray, 
     distance = FIRST[band] + (bits(word, 0, 16) * WIDTH[band] >> 16)
     bid, ask = lives.best(m)
     tick = np.where(deed.side == 1, bid + distance, ask - distance)
-    life = (bits(word, 16, 16) >= m.table.fleeting[band]).astype(np.int64)
-    units = m.table.limit_size[deed.side, life, GROUP_OF[band], bits(word, 32, 4)]
+    life = (bits(word, 16, 16) >= m.table("fleeting", band)).astype(np.int64)
+    units = m.table("limit_size", deed.side, life, GROUP_OF[band], bits(word, 32, 4))
     inside = (tick >= 0) & (tick < m.num_levels)
     tick = np.where(inside, tick, 0)
     rests = inside & (m.lives[each, life, tick] < MOST_ORDERS)

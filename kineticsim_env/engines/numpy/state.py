@@ -6,12 +6,14 @@ level after level of its ladder, one place or two. With one order per side J is 
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.engines.numpy.rules import best_prices, episode_key, random_words
 from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime.flow_table import FIELDS, FlowTable
 
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
@@ -49,6 +51,11 @@ PENALTIES = TASK_VALUES[6:10]  # these are double, the others whole
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 
+def stacked(tables: Sequence[FlowTable]) -> dict[str, np.ndarray]:
+    """Return the numbers of order flows by name, of all flows each."""
+    return {name: np.stack([np.asarray(getattr(table, name)) for table in tables]) for name in FIELDS}
+
+
 class Markets:
     """The state of some markets as int64 arrays, one attribute for each name of the state table.
 
@@ -64,7 +71,7 @@ class Markets:
         groups: Classes of agents that users have added, with where their numbers are.
         agent_parameters: Their parameters, [m, P], where there are any classes;
         first_added: and the index of the first such agent, [m].
-        table: The `FlowTable` of a fitted order flow, or None.
+        plays_flow: Whether orders are those of a fitted flow; its numbers are what `table` returns.
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
         rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
@@ -137,7 +144,8 @@ class Markets:
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.groups = args.get("agents") or ()
-        self.table: Any = args.get("flow_table")
+        self._tables: Any = args.get("flow_table")
+        self.plays_flow = self._tables is not None
         if self.groups:
             self.agent_parameters = np.broadcast_to(
                 args["agent_parameters"], (args["markets"], args["agent_parameters"].shape[1])
@@ -202,10 +210,18 @@ class Markets:
                 setattr(self, name, value.copy())  # whoever has it from before keeps what it was
                 getattr(self, name)[chosen] = getattr(some, name)
 
+    def table(self, name: str, *index: np.ndarray) -> np.ndarray:
+        """Return numbers of the markets' order flows: an array of `FlowTable`, [m, ...], or of it what an index says.
+
+        The indices, [m, ...], are of its first axes, and broadcast against each other.
+        """
+        more = max((np.ndim(one) for one in index), default=1) - 1
+        return self._tables[name][(self.params["flow"].reshape(-1, *[1] * more), *index)]
+
     @property
     def has_lengths(self) -> bool:
         """Whether intervals have a length, and not a number of events."""
-        return self.table is not None and bool((self.params["interval_us"] > 0).all())
+        return self.plays_flow and bool((self.params["interval_us"] > 0).all())
 
     @property
     def interval_length(self) -> np.ndarray:
