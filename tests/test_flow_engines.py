@@ -511,3 +511,83 @@ def test_long_runs_agree_with_the_second_implementation(engine):
     state = other.state()
     for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
         assert np.array_equal(sim.tensors[name][0].cpu().numpy(), state[name]), name
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+def timed_envs(**arguments):
+    config = flow_config(interval=None, interval_ms=250.0, quote_latency_ms=30.0)
+    given = {"config": config, "engine": "cpu", "num_envs": 3, "bank_size": 2} | arguments
+    return gym.make_vec("KineticSim/MarketMaking-v0", **given)
+
+
+def test_an_episode_has_a_length_in_seconds():
+    env = timed_envs(horizon_s=5, auctions_per_step=2, stagger=False)
+    env.reset(seed=1)
+    begin = env.unwrapped.simulator.time.clone()
+    for step in range(1, 11):
+        *_, truncated, _ = env.step(env.action_space.sample())
+        assert truncated.all() == (step == 10)
+        if step < 10:
+            assert (env.unwrapped.simulator.time - begin == step * 500_000_000).all()
+    again = gym.make_vec(env.unwrapped.spec, num_envs=2)
+    assert again.unwrapped.spec.max_episode_steps == 10
+
+
+WRONG_TIMES = {
+    "horizon_s: expected a multiple of a decision's 0.25 s, got 0.6": {"horizon_s": 0.6},
+    "horizon_s: expected a finite number": {"horizon_s": float("nan")},
+    "horizon_s: expected None without interval_ms": {"horizon_s": 5, "config": flow_config()},
+    "horizon: expected none, or 20, as horizon_s has it, got 9": {"horizon_s": 5, "horizon": 9},
+    "decide: expected 'interval' with interval_ms, got 'fill'": {"decide": "fill"},
+}
+
+
+@pytest.mark.parametrize("said", WRONG_TIMES)
+def test_times_that_are_refused(said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        timed_envs(**WRONG_TIMES[said])
+
+
+WRONG_FIELDS = {
+    "interval_ms: expected 0.001 to 2000000.0, got 0": {"interval_ms": 0},
+    "interval_ms: expected one value for the whole": {"interval_ms": [1.0, 2.0]},
+    "quote_latency: expected 0 with interval_ms, but quote_latency_ms": {"interval_ms": 5, "quote_latency": 3},
+    "quote_latency_ms: expected 0 where interval_ms is None": {"quote_latency_ms": [0.0, 3.0]},
+    "interval_ms: expected None where arrivals is not 'flow'": {"arrivals": "clock", "flow": None, "interval_ms": 5},
+}
+
+
+@pytest.mark.parametrize("said", WRONG_FIELDS)
+def test_lengths_that_are_refused(said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        flow_config().replace(**WRONG_FIELDS[said])
+
+
+def test_latency_changes_up_to_what_waits():
+    sim = ks.Simulator(flow_config(interval_ms=10, quote_latency_ms=[2.0, 9.999]), 2, engine="cpu", slots=1)
+    sim.set_parameters(quote_latency_ms=5)
+    assert sim.parameter("quote_latency").tolist() == [5000, 5000]
+    with pytest.raises(ValueError, match="quote_latency_ms: expected up to 9.999, as the interval is 10"):
+        sim.set_parameters(quote_latency_ms=10)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_under_way_in_time_is_saved(engine):
+    config = flow_config(interval_ms=100, quote_latency_ms=250, interval=None)
+    sim = ks.Simulator(config, 3, engine=engine, seed=2, slots=2)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        sim.step(quotes_near(sim, rng).to(sim.device))
+    assert (sim.tensors["due"][:, :2].cpu() - 1 == sim.time.cpu()[:, None] + torch.tensor([50, 150]) * 1_000_000).all()
+    other = ks.Simulator(config, 3, engine="numpy", seed=8, slots=2)
+    other.load_state_dict(sim.state_dict())
+    for value in (-1, 10**13):
+        state = sim.state_dict()
+        state["flow"][:, -2] = value
+        with pytest.raises(ValueError, match="state"):
+            sim.load_state_dict(state)
+    for one in (sim, other):
+        one.run(4)
+    assert_same_state([sim, other], "later")

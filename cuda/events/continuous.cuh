@@ -20,6 +20,7 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
   using Order = typename Base::Order;
   using Drawn = typename Width::Drawn;
   static constexpr int kDrawn = Lanes::kLanes > 1 ? kDrawnTogether : kDrawnAlone;
+  static constexpr uint64_t kNever = UnderWay<Lanes>::kNever;
   static constexpr bool kQueues = true;  // quotes have places in queues, and may be under way before
 
   const UnderWay<Lanes> under_way;
@@ -35,57 +36,37 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     if (KS_UNDER_WAY) arrived = 0;
-    const int64_t before = volume;
-    const bool timed = KS_FLOW && lives.length_of(p) > 0;
-    if (!(timed ? take_time(fresh, arrival, records) : take_interval(fresh, arrival, records))) return false;
-    trades += volume > before;
-    t += 1;
-    return true;
-  }
-  template <typename Records>
-  KS_ON_LANE bool take_interval(const Quote* fresh, uint64_t arrival, Records& records) {
-    const uint64_t end = g + (uint32_t)p.levers.interval;
-    while (g < end) {
-      if (g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && !take_quotes(fresh, records)) return false;
-      if (kSlots && KS_UNDER_WAY && !take_due(g, records)) return false;
-      uint64_t until = end < next_beat ? end : next_beat;
-      if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
-      if (kSlots && KS_UNDER_WAY && under_way.next() < until) until = under_way.next();
-      if (!take_events((uint32_t)until)) return false;
-      g = until;
-    }
-    return true;
-  }
-  // An interval that has a length. What arrives does so at a time, before events that are later.
-  template <typename Records>
-  KS_ON_LANE bool take_time(const Quote* fresh, uint64_t arrival, Records& records) {
-    FlowState& flow = lives.state;
-    if (flow.now >= kLastTime - lives.length_of(p)) return this->stops();
-    const int64_t end = flow.now + lives.length_of(p);
+    const int64_t before = volume, length = KS_FLOW ? lives.length_of(p) : 0;
+    const bool timed = length > 0;
+    if (timed && lives.state.now >= kLastTime - length) return this->stops();
+    const int64_t end = timed ? lives.state.now + length : kNoTime;
     const uint64_t last = g + (uint32_t)p.levers.interval;
-    bool late;  // events were left for the next interval
+    bool late = false;  // events are left for the next interval
     while (true) {
-      uint64_t due = kSlots && fresh ? arrival : UnderWay<Lanes>::kNever;
+      // What arrives does so at an event, after its beat, or at a time, before events that are later, and their beats.
+      uint64_t due = kSlots && fresh ? arrival : kNever;
       if (kSlots && KS_UNDER_WAY) due = due < under_way.next() ? due : under_way.next();
-      const int64_t latest = due < (uint64_t)end ? (int64_t)due : end;
-      const bool comes = this->comes_by(latest);
-      late = comes && g == last;
-      if (comes && !late) {
-        if (g == next_beat && !take_beat()) return false;
-        if (!this->take_flow_events(last < next_beat ? last : next_beat, latest)) return false;
-      } else if (due < (uint64_t)end) {
+      const int64_t latest = timed && due < (uint64_t)end ? (int64_t)due : end;
+      const bool comes = !timed || this->comes_by(latest), plays = comes && g != last;
+      late = timed && comes && !plays;
+      if (plays && g == next_beat) {
+        if (!take_beat()) return false;
+      } else if (timed ? !plays && due < (uint64_t)end : plays && due <= g) {
         if (kSlots && fresh && due == arrival) {
           if (!take_quotes(fresh, records)) return false;
-          fresh = nullptr;
+          arrival = kNever;
         }
         if (kSlots && KS_UNDER_WAY && !take_due(due, records)) return false;
+      } else if (plays) {
+        const uint64_t until = last < next_beat ? last : next_beat;
+        if (!take_events(timed || until < due ? until : due, latest)) return false;
       } else {
         break;
       }
     }
-    flow.now = late ? flow.time : end;
-    flow.events = (int64_t)(uint32_t)g;
+    if (timed) lives.state.now = late ? lives.state.time : end, lives.state.events = (int64_t)(uint32_t)g;
+    trades += volume > before;
+    t += 1;
     return true;
   }
 
@@ -130,12 +111,16 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
     book.cancel(now.cancel_threshold, key, beat);
   }
 
-  KS_ON_LANE bool take_events(uint32_t until) {
-    if (KS_FLOW && this->lives.plays()) return this->take_flow_events(until);
+  // Events from g on, before `until`, and of a flow no later than `latest`; g is then the first of the others.
+  KS_ON_LANE bool take_events(uint64_t until, int64_t latest) {
+    if (KS_FLOW && lives.plays()) return this->take_flow_events(until, latest);
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
     const bool plain = pricing.is_plain() && !checks_overflow && !counts;
-    if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
-    return plain ? take_events<true, false>(until) : take_events<false, false>(until);
+    const bool goes_on = has_added_agents(launch) ? plain ? take_events<true, true>((uint32_t)until) : take_events<false, true>((uint32_t)until)
+                         : plain                  ? take_events<true, false>((uint32_t)until)
+                                                  : take_events<false, false>((uint32_t)until);
+    g = until;
+    return goes_on;
   }
 
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded. kAdded: users have added agents.

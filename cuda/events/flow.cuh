@@ -167,7 +167,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
 
   // Events from g on, before `until` and no later than `latest`. g is then the first of the others. Lanes that share the market draw a
   // word each, of several events. Returns false if the market has to stop.
-  KS_ON_LANE bool take_flow_events(uint64_t until, int64_t latest = kNoTime) {
+  KS_ON_LANE bool take_flow_events(uint64_t until, int64_t latest) {
     constexpr int kAtOnce = Lanes::kLanes < Words::kCount ? 1 : Lanes::kLanes / Words::kCount;
 #pragma unroll 1
     while (g != until) {
