@@ -34,7 +34,7 @@ from kineticsim_env.runtime.fields_together import check_together, shares_to_one
 from kineticsim_env.runtime.flow_table import FlowTable, checked_flow, plain_flow
 from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
-from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
+from kineticsim_env.runtime.values import check_choice, check_count, check_dict, is_one_of, show
 
 __all__ = (
     "CLASSES",
@@ -232,6 +232,7 @@ class MarketConfig:
 
     def repeated(self, times: int) -> MarketConfig:
         """Return a config of so many times the markets, each one's repetitions beside each other."""
+        times = check_count("times", times, 0)
         return self._of_rows(np.repeat(np.arange(max(self.per_market.values(), default=0)), times))
 
     def _of_rows(self, rows: np.ndarray | slice) -> MarketConfig:

@@ -78,11 +78,12 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     if "lives" in saved:
         _check_flow(check, saved, row["interval_us"] > 0)
     if "due" in saved:
-        now, most = saved["t"] * row["interval"], 2**31
-        if "flow" in saved:
-            timed = row["interval_us"] > 0  # then what is due has a time
-            now, most = torch.where(timed, saved["flow"][:, flow_table.NOW], now), torch.where(timed, 1000 * most, most)
-        _check_under_way(check, saved, now[:, None], most)
+        if bool((row["interval_us"] > 0).any()):  # what is due has a time
+            said = "1 + now or more, and up to 2^31 - 1 microseconds beyond that"
+            _check_under_way(check, saved, saved["flow"][:, flow_table.NOW], 1000 * 2**31, said)
+        else:
+            said = "1 + t * interval or more, and up to 2^31 - 1 beyond that"
+            _check_under_way(check, saved, saved["t"] * row["interval"], 2**31, said)
 
 
 def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
@@ -165,17 +166,14 @@ def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor], timed: torch.T
     check.refuse("flow", untimed, "0 where intervals have no length", (slice(None), slice(flow_table.NOW, None)))
 
 
-def _check_under_way(
-    check: Ranges, saved: Mapping[str, torch.Tensor], now: torch.Tensor, most: int | torch.Tensor
-) -> None:
-    """What is under way is due from now on, int64 `[M, 1]`, the oldest first; where nothing is, all is 0."""
-    due = saved["due"]
+def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], now: torch.Tensor, most: int, said: str) -> None:
+    """What is under way is due from now on, int64 `[M]`, the oldest first; where nothing is, all is 0."""
+    due, now = saved["due"], now[:, None]
     check.refuse("due", due < 0, "0 or more")
     before, after = due[:, :-1], due[:, 1:]
     later = (slice(None), slice(1, None))
     check.refuse("due", (after > 0) & (after < before.where(before > 0, after + 1)), "no fall, and zeros last", later)
-    outside = (due > 0) & ((due <= now) | (due > now + torch.as_tensor(most).view(-1, 1)))
-    check.refuse("due", outside, "1 + t * interval, or now, or more, and up to 2^31 - 1 beyond that (in microseconds)")
+    check.refuse("due", (due > 0) & ((due <= now) | (due > now + most)), said)
     none = due == 0
     for name in ("due_quotes", "due_flags"):
         nothing = none.view(*none.shape, *[1] * (saved[name].dim() - 2))
