@@ -113,6 +113,7 @@ class MarketConfig:
         agents: Agents of classes that users write, besides the built-in ones: `ks.mix(...)` or a count by class (or by
             its `module:name`); None is none. They count wherever agents do: in the defaults of `interval` and `beat`,
             and in who comes at an event.
+        agent_prob: Probability that an event of a flow is of one of `agents`, rounded to 1/65536.
         flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`; or
             one per market.
     """
@@ -160,6 +161,7 @@ class MarketConfig:
     flow: Any = None
     interval_ms: float | None = None
     quote_latency_ms: PerMarket[float] = 0.0
+    agent_prob: float = 0.0
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

@@ -306,6 +306,7 @@ struct Launch {
   int32_t agent_classes;           // how many
   int32_t added_agents;            // of all these classes; their indices follow those of built-in agents
   int32_t largest_added_order;     // units, of any of these classes
+  int32_t agent_threshold;         // of 2^16, the share of an order flow's events at which such an agent comes
   int32_t agent_parameters_stride; // rows from one market's parameters to the next: 0 or 1
   int32_t parameter_words;         // P
   int32_t memory_words;            // Q

@@ -189,6 +189,7 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
                                    "all agents are alike, and interval and beat say how many come", "interval")),
     **{name: _share(name) for name in CLASSES},
     "init_depth": (_NO_FLOW,),
+    "agent_prob": (_Need(lambda m: bool(m.added), "there are no agents that come", "agents"),),
     "max_order_qty": (_agents_of("built-in agent", *CLASSES, priced=False)("max_order_qty"),),
     "noise_spread": (_agents_of("noise agent with a limit order", "noise")("noise_spread"),),
     "market_order_prob": (_agents_of("built-in taker", *_TAKERS, priced=False)("market_order_prob"),),

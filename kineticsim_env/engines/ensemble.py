@@ -309,7 +309,7 @@ class Ensemble(LiveMarkets):
 
     def _opening_memory(self, regime: np.ndarray) -> np.ndarray:
         """Return what agents remember at the opening, int32 `[M, Q]` or `[1, Q]`."""
-        return opening_memory(self._groups, seen_at_opening(self.rows, regime))
+        return opening_memory(self._groups, seen_at_opening(self.rows, regime, self.config.is_flow))
 
 
 def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:

@@ -18,7 +18,7 @@ from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, OPEN, RUN, Engine, pack, unpack
-from kineticsim_env.engines.parameters import regime_rows
+from kineticsim_env.engines.parameters import regime_rows, threshold
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.flow_table import FlowTable, most_at_tick, numbers_of_engines
 
@@ -58,6 +58,7 @@ class NativeEngine(Engine):
     def set_ensemble(self, config: MarketConfig) -> None:
         self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
         self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
+        self._struct.agent_threshold = int(threshold(config.agent_prob, 1 << 16))
         if config.regimes is not None:
             self._regimes = regime_rows(config)
             table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
@@ -122,7 +123,7 @@ class NativeEngine(Engine):
         self._rows = rows
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
         if self._flows:
-            largest = max(table.limit_size.max() for table in self._flows)
+            largest = max(self._struct.largest_added_order, *(table.limit_size.max() for table in self._flows))
             ordered = rows["interval"] * largest + self._openings() * max(map(most_at_tick, self._flows))
         elif self._struct.arrivals != layout.ENUMS["Arrivals"]["each"]:
             ordered = rows["interval"] * np.maximum(largest, self._struct.largest_added_order)

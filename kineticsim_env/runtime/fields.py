@@ -72,7 +72,7 @@ MAX_REGIMES = 64
 # Everything else may differ from market to market.
 ENSEMBLE_WIDE = (
     "num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes", "agents",
-    "interval_ms",
+    "interval_ms", "agent_prob",
 )  # fmt: skip
 
 

@@ -110,7 +110,8 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
         if config.flow is not None:
             raise ValueError(f"flow: expected None where arrivals is {config.arrivals!r}, got an order flow")
         refuse("interval_ms", config.interval_ms is not None, "None where arrivals is not 'flow', as no time passes")
-        refuse("quote_latency_ms", np.asarray(config.quote_latency_ms) != 0, "0 where arrivals is not 'flow'")
+        for name in ("quote_latency_ms", "agent_prob"):
+            refuse(name, np.asarray(getattr(config, name)) != 0, "0 where arrivals is not 'flow'")
         return
     if config.flow is None:
         raise ValueError(
@@ -124,9 +125,13 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     refuse("quote_latency_ms", (np.asarray(config.quote_latency_ms) != 0) & (not timed), "0 where interval_ms is None")
     for name, none in {"population": "fixed", "tick_size": 1, "cancel_prob": 0, "tax": 0, "collar": 0}.items():
         refuse(name, np.asarray(getattr(config, name)) != none, f"{none!r} where arrivals is 'flow'")
-    for name, given in {"agents": bool(config.agents), "regimes": config.regimes is not None}.items():
-        if given:
-            raise ValueError(f"{name}: expected None where arrivals is 'flow', whose orders are of nobody")
+    if config.regimes is not None:
+        raise ValueError("regimes: expected None where arrivals is 'flow', whose orders are of nobody")
+    for kind in config.agents:
+        begins = [start for start in kind.memory.values() if start in ("best_bid_qty", "best_ask_qty")]
+        if begins:
+            raise ValueError(f"agents: expected no memory that begins with {begins[0]!r} where arrivals is 'flow'")
+    refuse("agent_prob", config.agent_prob > 0 and not config.added_agents, "0 without agents")
     most = config.num_levels * max(most_at_tick(table) for table in tables_of(config.flow)[0])
     if most >= 1 << 31:
         raise ValueError(f"flow: expected a book that opens with less than 2^31 units on a side, got up to {most}")

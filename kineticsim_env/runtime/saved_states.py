@@ -70,7 +70,7 @@ def describe(settings: Any) -> dict[str, Any]:
     return {name: _described(value) for name, value in fields.items() if not _is_later(name, value)}
 
 
-_LATER = (("orders_per_side", 1), ("flow", None), ("interval_ms", None), ("quote_latency_ms", 0.0))
+_LATER = (("orders_per_side", 1), ("flow", None), ("interval_ms", None), ("quote_latency_ms", 0.0), ("agent_prob", 0.0))
 
 
 def _is_later(name: str, value: Any) -> bool:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats, lives, queues, under_way
-from kineticsim_env.engines.numpy.auction import observed_mid2
+from kineticsim_env.engines.numpy.agents import added_order_at, look
+from kineticsim_env.engines.numpy.auction import observed_mid2, quotes_on_grid
 from kineticsim_env.engines.numpy.lives import EDGES, GROUP_OF, MOST_ORDERS
+from kineticsim_env.engines.numpy.orders import View
 from kineticsim_env.engines.numpy.rules import bits
 from kineticsim_env.engines.numpy.state import (
     AFTER,
@@ -23,6 +25,7 @@ from kineticsim_env.engines.numpy.state import (
     STATE,
     TIME,
     WORD_FLOW,
+    WORD_WALK,
     Markets,
 )
 from kineticsim_env.engines.numpy.trades import check_resting, trade
@@ -98,6 +101,14 @@ def play_event(m: Markets, g: np.ndarray, came: np.ndarray, fills: np.ndarray) -
     if not m.has_lengths:
         under_way.arrive(m, g, came, fills)
     before = np.stack(lives.best(m))
+    deed, fled, traded = flow_acts(m, g, fills) if not m.groups else flow_or_agents_act(m, g, fills)
+    moved = (np.stack(lives.best(m)) != before).any(axis=0)
+    m.flow[:, AFTER] = np.where(traded > 0, 2, moved)
+    return Event(deed, fled, traded, made_up, left_behind)
+
+
+def flow_acts(m: Markets, g: np.ndarray, fills: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
+    """Return what the flow does at event g, whether that is of a flight, bool [m], and what trades, [m]."""
     flight, over, calm = flee(m, g)
     word = m.word(WORD_FLOW + 2, g)
     begins = calm & (bits(word, 0, 32) < m.table("jump_hazard"))
@@ -109,9 +120,41 @@ def play_event(m: Markets, g: np.ndarray, came: np.ndarray, fills: np.ndarray) -
     word = m.word(WORD_FLOW + 1, g)
     follows = (m.flow[:, LEFT] == 0) & (bits(word, 20, 16) < m.table("jump_after_trade"))
     begin_jump(m, (chosen.kind == MARKET) & follows, 2 * deed.side - 1, bits(word, 36, 4))
-    moved = (np.stack(lives.best(m)) != before).any(axis=0)
-    m.flow[:, AFTER] = np.where(traded > 0, 2, moved)
-    return Event(deed, over, traded, made_up, left_behind)
+    return deed, over, traded
+
+
+def flow_or_agents_act(m: Markets, g: np.ndarray, fills: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
+    """Return what `flow_acts` does; where an agent comes, that nothing else is done, and what its order trades."""
+    comes = bits(m.word(WORD_FLOW + 5, g), 0, 16) < m.agent_threshold
+    found = [np.zeros_like(m.t) for _ in range(len(Deed._fields) + 2)]
+    for chosen, agent in ((comes, True), (~comes, False)):
+        if chosen.any():
+            some, theirs = m.of(chosen), fills[chosen]
+            if agent:
+                parts = [*(np.zeros_like(some.t) for _ in found[:-1]), agent_acts(some, g[chosen], theirs)]
+            else:
+                deed, fled, traded = flow_acts(some, g[chosen], theirs)
+                parts = [*deed, fled, traded]
+            for all_markets, part in zip(found, parts, strict=True):
+                all_markets[chosen] = part
+            m.take_back(some, chosen)
+            fills[chosen] = theirs
+    return Deed(*found[:-2]), found[-2] > 0, found[-1]
+
+
+def agent_acts(m: Markets, g: np.ndarray, fills: np.ndarray) -> np.ndarray:
+    """Let an agent that users have added come at event g; return what its order trades, [m]."""
+    each, coin = np.arange(len(m.rows)), bits(m.word(WORD_WALK, g // m.params["beat"]), 16, 1)
+    agent = bits(m.word(WORD_FLOW + 5, g), 32, 32) * m.params["num_agents"] >> 32
+    view = View(observed_mid2(m), m.ret, m.beat_price, coin)
+    seen = look(m, view, g, quotes_on_grid(m))
+    sells, tick, quantity, fired = added_order_at(m, agent, m.word(0, g), view, seen)
+    traded = trade(m, ~sells, tick, quantity, fills)
+    left = np.where(fired, 0, quantity - traded)
+    rests, side, lasting = (left > 0) & (m.lives[each, 1, tick] < MOST_ORDERS), sells.astype(np.int64), np.ones_like(g)
+    lives.rest(m, rests, side, tick, lasting, left)
+    check_resting(m, ~sells, left * rests)
+    return traded
 
 
 # ------------------------------------------------------------------------------------------- before anything is drawn

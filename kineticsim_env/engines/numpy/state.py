@@ -70,7 +70,8 @@ class Markets:
             where all have the same.
         groups: Classes of agents that users have added, with where their numbers are.
         agent_parameters: Their parameters, [m, P], where there are any classes;
-        first_added: and the index of the first such agent, [m].
+        first_added: and the index of the first such agent, [m];
+        agent_threshold: of 2^16 the share of events of an order flow at which they come.
         plays_flow: Whether orders are those of a fitted flow; its numbers are what `table` returns.
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
@@ -143,7 +144,7 @@ class Markets:
         self.decision_events = np.zeros(len(rows), np.int64)
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
-        self.groups = args.get("agents") or ()
+        self.groups, self.agent_threshold = args.get("agents") or (), args.get("agent_threshold") or 0
         self._tables: Any = args.get("flow_table")
         self.plays_flow = self._tables is not None
         if self.groups:
