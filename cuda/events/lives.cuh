@@ -47,13 +47,12 @@ struct FlowLives {
 
   // Ticks -------------------------------------------------------------------------------------------------------------
 
-  static KS_ON_LANE int64_t count_of(uint32_t both, int32_t life) { return both >> (kLifeBits * life) & 0xffffu; }
-  KS_ON_LANE int64_t count(int32_t tick, int32_t life) const { return count_of(counts[tick], life); }
-  KS_ON_LANE void change_count(int32_t tick, int32_t life, int64_t by) {
-    counts[tick] += (uint32_t)by << (kLifeBits * life);
-  }
-  KS_ON_LANE int64_t weight_of(uint32_t both, int32_t life, int32_t band) const {
-    return count_of(both, life) * table->cancel[life][band];
+  static KS_ON_LANE int32_t count_of(uint32_t both, int32_t life) { return both >> (kLifeBits * life) & 0xffffu; }
+  KS_ON_LANE int32_t count(int32_t tick, int32_t life) const { return count_of(counts[tick], life); }
+  // Of so many orders; T is wide enough for those of a tick, and may be for all of a side.
+  template <typename T>
+  KS_ON_LANE T weight_of(uint32_t both, int32_t life, int32_t band) const {
+    return (T)(uint32_t)count_of(both, life) * (T)(uint32_t)table->cancel[life][band];
   }
 
   // Memory ------------------------------------------------------------------------------------------------------------
@@ -72,8 +71,8 @@ struct FlowLives {
       all += some + last;
     }
     most_orders = Lanes::sum(all);
-    state = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]};
-    state.state = clamp_to((int32_t)state.state, 0, kClockStates - 1), state.after = clamp_to((int32_t)state.after, 0, kAfterKinds - 1);
+    state = {(int32_t)numbers[0], (int32_t)numbers[1], (int32_t)numbers[2], clamp_to((int32_t)numbers[4], 0, kClockStates - 1),
+             clamp_to((int32_t)numbers[5], 0, kAfterKinds - 1), numbers[3], numbers[6]};
     forget();
     Lanes::sync();
   }
@@ -85,10 +84,7 @@ struct FlowLives {
       lives[tick] = (int32_t)count(tick, kFleeting), lives[levels + tick] = (int32_t)count(tick, kLasting);
       units_there[tick] = fleeting[tick];
     }
-    const int64_t numbers[8] = {state.last_trade, state.last_jump, state.left, state.limit,
-                                state.state, state.after, state.time, state.unused};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) launch.flow[m * 8 + i] = numbers[i];
+    state.store(launch.flow + m * 8);
   }
   // Bounds ------------------------------------------------------------------------------------------------------------
 
