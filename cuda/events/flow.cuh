@@ -113,25 +113,36 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
       if (lives.against.of(side) != best.of(1 - side)) weigh(side, best);
   }
   KS_ON_LANE void weigh(int32_t side, const Best& best) {
+    const int32_t blocks = levels / kFlowBlock, sums = side * blocks, first = book.best.of(side) / kFlowBlock;
     uint64_t weight = 0;
     int32_t orders = 0;
     const auto add = [&](int32_t tick, uint32_t both) {
       const int32_t band = band_of(best.distance(tick, side));
-      weight += lives.template weight_of<uint64_t>(both, kFleeting, band) + lives.template weight_of<uint64_t>(both, kLasting, band);
+      const uint64_t here = lives.template weight_of<uint64_t>(both, kFleeting, band) + lives.template weight_of<uint64_t>(both, kLasting, band);
+      weight += here;
       orders += FlowLives<Width>::count_of(both, kFleeting) + FlowLives<Width>::count_of(both, kLasting);
+      return (uint32_t)here;
     };
     if constexpr (Lanes::kLanes > 1) {
+      Lanes::sync();
+#pragma unroll 1
+      for (int32_t block = Lanes::lane(); block < blocks; block += Lanes::kLanes) {
+        uint32_t sum = 0;
 #pragma unroll 2
-      for (int place = book.best.of(side) + Lanes::lane(); place < levels; place += Lanes::kLanes) {
-        const int32_t tick = book.flip(place, side);
-        add(tick, book.resting(tick, side) > 0 ? lives.counts[tick] : 0);
+        for (int32_t i = block < first ? kFlowBlock : 0; i < kFlowBlock; ++i) {  // lanes look at different banks of memory
+          const int32_t tick = book.flip(kFlowBlock * block + (i + Lanes::lane()) % kFlowBlock, side);
+          sum += add(tick, book.resting(tick, side) > 0 ? lives.counts[tick] : 0);
+        }
+        if (FlowLives<Width>::kSums) lives.sums[sums + block] = sum;
       }
       weight = Lanes::sum(weight), orders = Lanes::sum(orders);
+      Lanes::sync();
     } else {
+      for (int32_t block = 0; block < blocks; ++block) lives.sums[sums + block] = 0;
       for (int w = 0; w < book.words; ++w) {
         for (OccupiedBits here = book.bits[side * book.words + w]; here != 0; here &= here - 1) {
-          const int32_t tick = book.flip(kWordBits * w + lowest_bit(here) - book.lead, side);
-          add(tick, lives.counts[tick]);
+          const int32_t place = kWordBits * w + lowest_bit(here) - book.lead, tick = book.flip(place, side);
+          lives.sums[sums + place / kFlowBlock] += add(tick, lives.counts[tick]);
         }
       }
     }
@@ -145,7 +156,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes) units += book.resting(tick, side);
     return Lanes::sum(units);
   }
-  // Into how many of some rising numbers, up to 31 of them, r does not fall.
+  // Into how many of some rising numbers, up to 31 of them, r does not fall. It falls into the one behind them.
   KS_ON_LANE int32_t passed(const int64_t* upto, int32_t count, int32_t r) const {
     int32_t number = 0;
     if constexpr (Lanes::kLanes == 1) {
@@ -156,7 +167,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     } else {
 #pragma unroll
       for (int32_t step = 16; step > 0; step /= 2)
-        if (number + step <= count && r >= (int32_t)upto[number + step - 1]) number += step;
+        if (r >= (int32_t)upto[min_of(number + step - 1, count)]) number += step;
     }
     return number;
   }
@@ -267,37 +278,39 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     return here == 0 ? book.best.of(side) : kWordBits * w + highest_of(here) - book.lead;
   }
 
-  // Returns false if the market has to stop.
+  // Returns false if the market has to stop. Mostly all weights together have 32 bits.
   KS_ON_LANE bool choose(const Words& words, const Best& best, Deed& deed) {
+    const int64_t larger = max_of(lives.weight.at[0], lives.weight.at[1]);
+    if (larger >= kMostWeight) return false;
+    if (larger >> 30) choose_among<uint64_t>(words, best, deed);
+    else choose_among<uint32_t>(words, best, deed);
+    return true;
+  }
+  template <typename T>
+  KS_ON_LANE void choose_among(const Words& words, const Best& best, Deed& deed) {
     const FlowNumbers& table = *lives.table;
     const uint64_t drawn = words.at[kOrderWord];
     const int32_t spread = spread_class(best.at[1] - best.at[0]);
-    const int64_t cancels[2] = {lives.weight.of(0), lives.weight.of(1)};
-    const int64_t limits[2] = {table.limit_upto[0][spread][kFlowBands - 1], table.limit_upto[1][spread][kFlowBands - 1]};
-    if (cancels[0] >= kMostWeight || cancels[1] >= kMostWeight) return false;
-    const int64_t come = limits[0] + limits[1], total = table.market + come + cancels[0] + cancels[1];
-    int64_t r = share_of(words.at[kChoiceWord], (uint64_t)total);
-    if (total == 0) return true;
-    if (r < table.market) {
-      FlowState& state = lives.state;
-      if (field(drawn, 0, 16) >= table.market_same) state.last_trade = -state.last_trade;
-      deed = {kTrades, state.last_trade > 0, 0, 0, (int32_t)field(drawn, 16, 4), false};
-      return true;
+    const T market = (T)table.market, bids = (T)table.limit_upto[0][spread][kFlowBands - 1], asks = (T)table.limit_upto[1][spread][kFlowBands - 1];
+    const T of_bids = (T)lives.weight.at[0], total = market + bids + asks + of_bids + (T)lives.weight.at[1];
+    T r = (T)share_of(words.at[kChoiceWord], total);
+    if (total == 0) return;
+    if (r < market) {
+      int32_t& way = lives.state.last_trade;
+      if (field(drawn, 0, 16) >= table.market_same) way = -way;
+      deed = {kTrades, way > 0, 0, 0, (int32_t)field(drawn, 16, 4), false};
+      return;
     }
-    r -= table.market;
-    if (r < come) {
-      const int32_t side = r >= limits[0];
-      choose_tick(side, (int32_t)(r - (side ? limits[0] : 0)), drawn, best, spread, deed);
-      return true;
+    r -= market;
+    if (r < bids + asks) {
+      const int32_t side = r >= bids;
+      return choose_tick(side, (int32_t)(side ? r - bids : r), drawn, best, spread, deed);
     }
-    r -= come;
-    const int32_t side = r >= cancels[0];
-    if (lives.orders.of(side) == 1) return true;
+    r -= bids + asks;
+    const int32_t side = r >= of_bids;
+    if (lives.orders.of(side) == 1) return;
     deed = {kNothing, side, 0, 0, (int32_t)field(drawn, 36, 4), false};
-    r -= side ? cancels[0] : 0;
-    if (lives.weight.of(side) >> 31) find_order(side, (uint64_t)r, best, deed);
-    else find_order(side, (uint32_t)r, best, deed);
-    return true;
+    find_order<T>(side, side ? r - of_bids : r, best, deed);
   }
   // Where a limit order comes, if that is on the grid.
   KS_ON_LANE void choose_tick(int32_t side, int32_t r, uint64_t drawn, const Best& best, int32_t spread, Deed& deed) const {
@@ -309,11 +322,23 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     const int32_t life = field(drawn, 16, 16) < table.fleeting[band] ? kFleeting : kLasting;
     if (tick >= 0 && tick < levels) deed = {kComes, side, tick, life, (int32_t)field(drawn, 32, 4), false};
   }
-  // The order of a side that r falls into: lanes look at a tick each, from the best one away from the mid. T holds all weights.
+  // The order of a side that r falls into: lanes look at a tick each, from the best one away from the mid, or from the block on
+  // that sums of 32 bits say. T holds all weights.
   template <typename T>
   KS_ON_LANE void find_order(int32_t side, T r, const Best& best, Deed& deed) const {
+    int32_t first = book.best.of(side);
+    if constexpr (FlowLives<Width>::kSums && sizeof(T) == 4) {
+      const int32_t blocks = levels / kFlowBlock;
+      int32_t block = first / kFlowBlock;
+      for (; block < blocks - 1; ++block) {
+        const uint32_t sum = lives.sums[side * blocks + block];
+        if (r < sum) break;
+        r -= sum;
+      }
+      first = max_of(first, kFlowBlock * block);  // before the best one are orders of the other side
+    }
 #pragma unroll 1
-    for (int32_t first = book.best.of(side); first < levels; first += Lanes::kLanes) {
+    for (; first < levels; first += Lanes::kLanes) {
       const int32_t place = first + Lanes::lane(), tick = book.flip(min_of(place, levels - 1), side);
       const int32_t band = band_of(best.distance(tick, side));
       const uint32_t both = place < levels ? lives.counts[tick] : 0;
@@ -348,9 +373,9 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
                                              life == kFleeting ? some : book.resting(tick, side) - some);
       if (!deed.taken) {
         if (kSlots && !comes) lose_places(e, side, tick, units);
-        change_order(side, tick, life, comes ? 1 : -1, comes ? units : -units);
-        const int64_t weight = table.cancel[life][band];
-        lives.weight.set(side, lives.weight.of(side) + (comes ? weight : -weight));
+        const int32_t weight = (int32_t)table.cancel[life][band], more = comes ? weight : -weight;
+        change_order(side, tick, life, comes ? 1 : -1, comes ? units : -units, more);
+        lives.weight.set(side, lives.weight.of(side) + more);
         lives.orders.set(side, lives.orders.of(side) + (comes ? 1 : -1));
         return !comes || !checks_overflow || has_room(side, 0);
       }
@@ -374,7 +399,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   }
 
   // An order more or less, of so many units, at a tick. All lanes find what comes of it, the first one writes it.
-  KS_ON_LANE void change_order(int32_t side, int32_t tick, int32_t life, int32_t by, int32_t units) {
+  KS_ON_LANE void change_order(int32_t side, int32_t tick, int32_t life, int32_t by, int32_t units, int32_t weight) {
     const int32_t place = book.flip(tick, side);
     const uint32_t at = (uint32_t)(place + book.lead), w = at / kWordBits;
     OccupiedBits& word = book.bits[side * book.words + w];
@@ -384,7 +409,10 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     const OccupiedBits after = q != 0 ? word | bit : word & ~bit;
     const unsigned here = Lanes::mask();
     Lanes::sync(here);
-    if (Lanes::leads()) book.row[tick] = (typename Width::Cell)q, word = after, lives.counts[tick] = both, lives.fleeting[tick] = some;
+    if (Lanes::leads()) {
+      book.row[tick] = (typename Width::Cell)q, word = after, lives.counts[tick] = both, lives.fleeting[tick] = some;
+      if (FlowLives<Width>::kSums) lives.sums[(side * levels + place) / kFlowBlock] += (uint32_t)weight;
+    }
     Lanes::sync(here);
     if (place > book.best.of(side)) return;
     const int32_t next = after != 0 ? (int32_t)(kWordBits * w) + lowest_bit(after) - book.lead : book.next((int)w + 1, side);

@@ -12,6 +12,7 @@ namespace ks {
 struct LivesMemory {
   uint32_t* counts;
   int32_t* fleeting;
+  uint32_t* sums;
 };
 
 template <typename Width>
@@ -20,9 +21,11 @@ struct FlowLives {
   static constexpr int kLanes = Lanes::kLanes;
   static constexpr int32_t kUnknown = kNoTick;
   static constexpr int kLifeBits = 16;
+  static constexpr bool kSums = kLanes < kWarpLanes;  // all lanes of a warp see most orders that go at once
 
   Column<uint32_t, Width> counts;   // by tick: fleeting orders in the low half, lasting ones in the high half
   Column<int32_t, Width> fleeting;  // by tick: units
+  Column<uint32_t, Width> sums;     // by block of places, a side's after the other's: the low 32 bits of its part of `weight`
   const FlowNumbers* table;         // null: the market has no flow
   FlowState state;
   // Of each side: the weight of its cancellations, and its orders, as they are while the best price of the other side is
@@ -33,7 +36,7 @@ struct FlowLives {
   int32_t hit, taken;   // where an order is trading, and what it has taken there
 
   KS_ON_LANE FlowLives(const Launch& launch, const LivesMemory& memory)
-      : counts{memory.counts}, fleeting{memory.fleeting}, table(reinterpret_cast<const FlowNumbers*>(launch.flow_table)),
+      : counts{memory.counts}, fleeting{memory.fleeting}, sums{memory.sums}, table(reinterpret_cast<const FlowNumbers*>(launch.flow_table)),
         against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {}
 
   KS_ON_LANE bool plays() const {

@@ -67,6 +67,11 @@ KS_RULE int64_t share_of(uint64_t word, uint64_t total) {
 #endif
 }
 
+// Of a total of 32 bits.
+KS_RULE uint32_t share_of(uint64_t word, uint32_t total) {
+  return (uint32_t)(((word >> 32) * total + ((word & 0xffffffff) * total >> 32)) >> 32);
+}
+
 // The number of the highest bit of x, which is not 0.
 KS_RULE int highest_of(uint64_t x) {
 #ifdef __CUDA_ARCH__

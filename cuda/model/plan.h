@@ -63,8 +63,9 @@ KS_RULE int event_ints(int levels, bool rollout) {
 KS_RULE int shared_event_ints(int levels, int markets) {
   return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * (kDrawnTogether + 1));
 }
-// Behind these of an order flow's markets, per tick the orders of both lives, and the units of fleeting ones.
-KS_RULE int flow_ints(int levels, int markets) { return markets * 2 * levels; }
+// Behind these of an order flow's markets, per tick the orders of both lives, and the units of fleeting ones; per block of places
+// of a side a sum.
+KS_RULE int flow_ints(int levels, int markets) { return markets * 2 * (levels + levels / kFlowBlock); }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
