@@ -113,39 +113,27 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
       if (lives.against.of(side) != best.of(1 - side)) weigh(side, best);
   }
   KS_ON_LANE void weigh(int32_t side, const Best& best) {
-    const int32_t blocks = levels / kFlowBlock, sums = side * blocks, first = book.best.of(side) / kFlowBlock;
+    using Lives = FlowLives<Width>;
+    const int32_t blocks = levels / kFlowBlock;
     uint64_t weight = 0;
     int32_t orders = 0;
-    const auto add = [&](int32_t tick, uint32_t both) {
-      const int32_t band = band_of(best.distance(tick, side));
-      const uint64_t here = lives.template weight_of<uint64_t>(both, kFleeting, band) + lives.template weight_of<uint64_t>(both, kLasting, band);
-      weight += here;
-      orders += FlowLives<Width>::count_of(both, kFleeting) + FlowLives<Width>::count_of(both, kLasting);
-      return (uint32_t)here;
-    };
-    if constexpr (Lanes::kLanes > 1) {
-      Lanes::sync();
+    Lanes::sync();
 #pragma unroll 1
-      for (int32_t block = Lanes::lane(); block < blocks; block += Lanes::kLanes) {
-        uint32_t sum = 0;
-#pragma unroll 2
-        for (int32_t i = block < first ? kFlowBlock : 0; i < kFlowBlock; ++i) {  // lanes look at different banks of memory
-          const int32_t tick = book.flip(kFlowBlock * block + (i + Lanes::lane()) % kFlowBlock, side);
-          sum += add(tick, book.resting(tick, side) > 0 ? lives.counts[tick] : 0);
-        }
-        if (FlowLives<Width>::kSums) lives.sums[sums + block] = sum;
+    for (int32_t block = Lanes::lane(); block < blocks; block += Lanes::kLanes) {
+      const int32_t at = kFlowBlock * block + book.lead;  // a block's bits are in one word
+      uint64_t sum = 0;
+#pragma unroll 1
+      for (uint32_t here = book.bits[side * book.words + at / kWordBits] >> (at % kWordBits) & ((1u << kFlowBlock) - 1); here != 0; here &= here - 1) {
+        const int32_t tick = book.flip(kFlowBlock * block + lowest_bit(here), side), band = band_of(best.distance(tick, side));
+        const uint32_t both = lives.counts[tick];
+        sum += lives.template weight_of<uint64_t>(both, kFleeting, band) + lives.template weight_of<uint64_t>(both, kLasting, band);
+        orders += Lives::count_of(both, kFleeting) + Lives::count_of(both, kLasting);
       }
-      weight = Lanes::sum(weight), orders = Lanes::sum(orders);
-      Lanes::sync();
-    } else {
-      for (int32_t block = 0; block < blocks; ++block) lives.sums[sums + block] = 0;
-      for (int w = 0; w < book.words; ++w) {
-        for (OccupiedBits here = book.bits[side * book.words + w]; here != 0; here &= here - 1) {
-          const int32_t place = kWordBits * w + lowest_bit(here) - book.lead, tick = book.flip(place, side);
-          lives.sums[sums + place / kFlowBlock] += add(tick, lives.counts[tick]);
-        }
-      }
+      if (Lives::kSums) lives.sums[side * blocks + block] = (uint32_t)sum;
+      weight += sum;
     }
+    weight = Lanes::sum(weight), orders = Lanes::sum(orders);
+    Lanes::sync();
     lives.weight.set(side, (int64_t)weight), lives.orders.set(side, orders);
     lives.against.set(side, best.of(1 - side));
   }
@@ -189,6 +177,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   KS_ON_LANE bool take_flow_events(uint32_t from, uint32_t until) {
     constexpr uint32_t kAtOnce = Lanes::kLanes > 1 ? kDrawnTogether / Words::kCount : 1;
     const Column<uint64_t, Width> memory = {reinterpret_cast<uint64_t*>(this->drawn.at)};
+    Best best = best_ticks();
 #pragma unroll 1
     for (uint32_t e = from; e != until;) {
       const uint32_t count = until - e < kAtOnce ? until - e : kAtOnce;
@@ -202,7 +191,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
       for (uint32_t i = 0; i < count; ++i, ++e) {
         Words words;
         for (int k = 0; k < Words::kCount; ++k) words.at[k] = Lanes::kLanes > 1 ? memory[Words::kCount * i + k] : word_of(e, k);
-        if (!take_flow_event(e, words)) return false;
+        if (!take_flow_event(e, words, best)) return false;
       }
     }
     return true;
@@ -216,11 +205,12 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     bool taken;      // the order that goes is traded against
   };
 
-  KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words) {
+  // `best`: the best prices, before it and then after it.
+  KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words, Best& best) {
     FlowState& state = lives.state;
     advance_clock(state, *lives.table, words.at[kClockWord]);
     if (state.time >= kLastTime) return stops();
-    const Best before = best_ticks();
+    const Best before = best;
     const int64_t traded = volume;
     Deed deed = {kNothing, 0, 0, 0, 0, false};
     weigh(before);
@@ -228,7 +218,8 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     if (!flees && !choose(words, before, deed)) return stops();
     if (deed.kind != kNothing && !take_deed(e, deed, before)) return false;
     if (!flees && deed.kind == kTrades && state.left == 0) begin_jump_after_trade(words.at[kOrderWord]);
-    state.after = volume > traded ? kAfterTrade : best_ticks() == before ? kAfterNothing : kAfterMove;
+    best = best_ticks();
+    state.after = volume > traded ? kAfterTrade : best == before ? kAfterNothing : kAfterMove;
     return true;
   }
   KS_ON_LANE bool stops() {
@@ -330,6 +321,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     if constexpr (FlowLives<Width>::kSums && sizeof(T) == 4) {
       const int32_t blocks = levels / kFlowBlock;
       int32_t block = first / kFlowBlock;
+#pragma unroll 1
       for (; block < blocks - 1; ++block) {
         const uint32_t sum = lives.sums[side * blocks + block];
         if (r < sum) break;
