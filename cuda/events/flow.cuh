@@ -175,7 +175,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
 
   // Lanes that share the market draw a word each, of several events, into memory.
   KS_ON_LANE bool take_flow_events(uint32_t from, uint32_t until) {
-    constexpr uint32_t kAtOnce = Lanes::kLanes > 1 ? kDrawnTogether / Words::kCount : 1;
+    constexpr uint32_t kAtOnce = Lanes::kLanes > 1 ? kFlowDrawn / Words::kCount : 1;
     const Column<uint64_t, Width> memory = {reinterpret_cast<uint64_t*>(this->drawn.at)};
     Best best = best_ticks();
 #pragma unroll 1
