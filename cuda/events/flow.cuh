@@ -109,9 +109,23 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
   // order has traded. One code for both, as that is seldom.
   KS_ON_LANE void weigh(const Best& best) {
 #pragma unroll 1
-    for (int32_t side = 0; side < 2; ++side)
+    for (int32_t side = 0; side < 2; ++side) {
       if (lives.against.of(side) != best.of(1 - side)) weigh(side, best);
+#if KS_RECOUNTS  // in tests
+      const uint64_t kept = kept_of(side);
+      weigh(side, best);
+      if (kept != kept_of(side)) __builtin_trap();
+#endif
+    }
   }
+#if KS_RECOUNTS
+  uint64_t kept_of(int32_t side) const {
+    uint64_t all = (uint64_t)lives.weight.of(side) * kGolden + (uint64_t)lives.orders.of(side);
+    for (int32_t i = side * levels / kFlowBlock + Lanes::lane(); lives.kSums && i < (side + 1) * levels / kFlowBlock; i += Lanes::kLanes)
+      all = all * kGolden + lives.sums[i];
+    return all;
+  }
+#endif
   KS_ON_LANE void weigh(int32_t side, const Best& best) {
     using Lives = FlowLives<Width>;
     const int32_t blocks = levels / kFlowBlock;
