@@ -9,6 +9,7 @@ import test_every_preset
 import torch
 from build_helpers import needs_compiler
 from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
+from agent_classes import anywhere, at_the_best, extreme, insider, trend_follower
 from flow_markets import EXTREMES
 from flow_reference import FlowReference
 from flow_tables import plain_table, random_table
@@ -151,6 +152,48 @@ def test_the_second_implementation_says_the_same(seed):
         assert state["numbers"].tolist() == numbers
 
 
+AGENTS = {trend_follower: 3, at_the_best: 2, insider: 1, anywhere: ks.mix(2, quantity=30)}
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("slots", [0, 1, 3])
+def test_agents_come_at_a_share_of_events(slots, engine):
+    """They see the book, remember, trade and rest, beside the flow's orders; in intervals of either kind."""
+    for seed in range(examples(12)):
+        grid, table = GRIDS[seed % len(GRIDS)], random_table(seed)
+        fields = {"agents": AGENTS, "agent_prob": (1.0, 0.3, 0.01)[seed % 3]}
+        fields |= timed(table, 5, 0.5 if slots else 0) if seed % 2 else {}
+        check_simulators(table, grid, slots, ("numpy", engine), seed, steps=4, markets=3, **fields)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
+def test_agents_on_lanes_that_share_a_market_agree(kernels, monkeypatch, kernel):
+    monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
+    for seed in range(examples(6)):
+        fields = {"agents": AGENTS, "agent_prob": (1.0, 0.3)[seed % 2]}
+        check_simulators(random_table(seed), GRIDS[seed % 5], seed % 3, ("numpy", "cpu"), seed, steps=2, markets=3, **fields)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_agents_that_never_order_change_only_how_many_events_the_flow_has(engine):
+    config = flow_config(plain_table(), agents={idle: 2}, agent_prob=0.25)
+    sim = ks.Simulator(config, 40, engine=engine, seed=3)
+    sim.run(20)
+    assert (sim.tensors["agent_memory"].sum(1).double().mean().item() - 0.25 * 480) < 3
+    none = ks.Simulator(config.replace(agent_prob=0.0), 40, engine=engine, seed=3)
+    plain = ks.Simulator(flow_config(plain_table()), 40, engine=engine, seed=3)
+    for one in (none, plain):
+        one.run(20)
+    assert torch.equal(none.bid, plain.bid) and not torch.equal(sim.bid, plain.bid)
+
+
+@ks.agent(memory={"times": 0})
+def idle(market, own, draw):
+    own.times += 1
+    return ks.no_order()
+
+
 @pytest.mark.parametrize("engine", ["numpy", *OTHERS])
 def test_each_market_may_have_a_flow_of_its_own(engine):
     """It plays as it does alone, also from a saved state; a config has the flows once."""
@@ -196,7 +239,7 @@ def test_scenarios_draw_flows(engine):
     simulator = made[-1].unwrapped.simulator
     assert set(simulator.parameter("flow").tolist()) == {1, 2}
     for step in range(8):
-        found = [env.step(torch.zeros(env.action_space.shape))[:4] for env in made]
+        found = [env.step(torch.zeros(env.action_space.shape, device=env.unwrapped.device))[:4] for env in made]
         assert all(torch.equal(one.cpu(), other.cpu()) for one, other in zip(found[0], found[-1], strict=True))
         if step == 4:
             for env in made:
@@ -444,7 +487,9 @@ REFUSED = {
     "tick_size": {"tick_size": 2},
     "population": {"population": "multinomial"},
     "regimes": {"regimes": ({"noise_spread": 3},)},
-    "agents": {"agents": {"kineticsim_env.traders:order_splitter": 2}},
+    "agents: expected no memory that begins with 'best_bid_qty'": {"agents": {extreme: 2}},
+    "agent_prob: expected 0 without agents": {"agent_prob": 0.1},
+    "agent_prob: expected one value": {"agent_prob": [0.1, 0.2]},
     "flow: expected a book": {
         "flow": dataclasses.replace(EXTREMES["giant orders"], resting=np.full((2, 2, 18), 2**24)),
     },

@@ -164,7 +164,7 @@ struct FlowMarket {
 
   void play() {
     if (g % beat == 0) follow_mid();
-    advance_clock(flow, table, flow_word(key, g, kClockWord));
+    advance_clock(flow, table, clock_word(flow_word(key, g, kClockWord), table.logarithms));
     const Best before = best();
     const int64_t units = take_event(before);
     flow.after = units > 0 ? kAfterTrade : best() != before ? kAfterMove : kAfterNothing;
