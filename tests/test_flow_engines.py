@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import test_every_preset
 import torch
+from agent_classes import anywhere, at_the_best, extreme, insider, trend_follower
 from build_helpers import needs_compiler
 from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
-from agent_classes import anywhere, at_the_best, extreme, insider, trend_follower
 from flow_markets import EXTREMES
 from flow_reference import FlowReference
 from flow_tables import plain_table, random_table
@@ -172,7 +172,9 @@ def test_agents_on_lanes_that_share_a_market_agree(kernels, monkeypatch, kernel)
     monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
     for seed in range(examples(6)):
         fields = {"agents": AGENTS, "agent_prob": (1.0, 0.3)[seed % 2]}
-        check_simulators(random_table(seed), GRIDS[seed % 5], seed % 3, ("numpy", "cpu"), seed, steps=2, markets=3, **fields)
+        check_simulators(
+            random_table(seed), GRIDS[seed % 5], seed % 3, ("numpy", "cpu"), seed, steps=2, markets=3, **fields
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
