@@ -1,4 +1,4 @@
-"""The queue-reactive null model of docs/order_flow.md: its fit finds rates that are known, of markets that it played."""
+"""The queue-reactive null model of docs/order_flow.md: of markets that it played, its fit finds known rates."""
 
 import dataclasses
 
