@@ -28,12 +28,13 @@ from kineticsim_env.runtime.fields import (
     check_kind,
     checked,
     checked_regimes,
+    microseconds,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
-from kineticsim_env.runtime.flow_table import FlowTable, checked_flow
+from kineticsim_env.runtime.flow_table import FlowTable, checked_flow, plain_flow
 from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
-from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
+from kineticsim_env.runtime.values import check_choice, check_count, check_dict, is_one_of, show
 
 __all__ = (
     "CLASSES",
@@ -48,6 +49,8 @@ __all__ = (
     "checked_field",
     "make_config",
 )
+
+_MOST_EVENTS = 1024  # of an interval with a length, unless a config says otherwise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,12 +96,15 @@ class MarketConfig:
         tick_size: Prices are multiples of so many ticks of the grid.
         arrivals: Whether `"each"` agent comes once per auction, agents are drawn by a `"clock"` of events, or events
             are those of a `"flow"` of orders that is fitted to data, in which fields of agents have no part.
-        interval: Events per interval, 1 to 65535; None is `num_agents`. A flow needs a number.
+        interval: Events per interval, 1 to 65535; None is `num_agents`. A flow needs a number; with `interval_ms` the
+            interval ends sooner with so many, and None is 1024.
         beat: Events from one beat to the next, at which the fundamental moves and orders are cancelled; None is
             `num_agents`, or `interval` of a flow.
         mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
+        interval_ms: Of a flow, the length of an interval in milliseconds, 0.001 to 2,000,000; None: `interval` events.
         quote_latency: Events after which a decision's quotes arrive, under `"continuous"`; with `interval` or more in a
             later decision.
+        quote_latency_ms: Milliseconds after which they do where intervals have a length.
         orders_per_side: Levels of each slot's ladder, 1 to 8; more than 1 under `"continuous"` only.
         regimes: Mappings of parameters that a hidden regime changes: `max_order_qty`, `noise_spread`,
             `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
@@ -107,7 +113,9 @@ class MarketConfig:
         agents: Agents of classes that users write, besides the built-in ones: `ks.mix(...)` or a count by class (or by
             its `module:name`); None is none. They count wherever agents do: in the defaults of `interval` and `beat`,
             and in who comes at an event.
-        flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`.
+        agent_prob: Probability that an event of a flow is of one of `agents`, rounded to 1/65536.
+        flow: The order flow where `arrivals` is `"flow"`: an `OrderFlow`, or the name of one that ships, `"btcusd"`; or
+            one per market.
     """
 
     num_levels: int = 128
@@ -151,6 +159,9 @@ class MarketConfig:
     regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None
     flow: Any = None
+    interval_ms: float | None = None
+    quote_latency_ms: PerMarket[float] = 0.0
+    agent_prob: float = 0.0
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -223,6 +234,7 @@ class MarketConfig:
 
     def repeated(self, times: int) -> MarketConfig:
         """Return a config of so many times the markets, each one's repetitions beside each other."""
+        times = check_count("times", times, 0)
         return self._of_rows(np.repeat(np.arange(max(self.per_market.values(), default=0)), times))
 
     def _of_rows(self, rows: np.ndarray | slice) -> MarketConfig:
@@ -260,11 +272,16 @@ class MarketConfig:
     @property
     def quotes_may_wait(self) -> bool:
         """Whether what slots submit may arrive in a later decision, in any market."""
-        return self.is_continuous and bool(np.any(np.asarray(self.quote_latency) >= self.events_per_interval))
+        latency, interval = self.quote_latency, self.events_per_interval
+        if self.interval_ms is not None:
+            latency, interval = microseconds(self.quote_latency_ms), microseconds(self.interval_ms)
+        return self.is_continuous and bool(np.any(np.asarray(latency) >= interval))
 
     @property
     def events_per_interval(self) -> int:
-        """How many events of the clock an interval has."""
+        """How many events of the clock an interval has; with `interval_ms` at most."""
+        if self.interval is None and self.interval_ms is not None:
+            return _MOST_EVENTS
         return self.interval or int(np.max(self.num_agents)) + self.added_agents
 
     @property
@@ -302,8 +319,8 @@ def plain_fields(config: MarketConfig) -> dict[str, Any]:
     """Return the fields as plain numbers, texts, lists and dicts, as JSON keeps them; `make_config` reads them."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, FlowTable):
-            return value.numbers()
+        if isinstance(value, FlowTable) or (isinstance(value, np.ndarray) and value.dtype == object):
+            return plain_flow(value)
         return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
     return {name: plain(value) for name, value in config.to_dict().items()} | {"agents": stored_agents(config.agents)}

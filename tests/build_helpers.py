@@ -86,9 +86,10 @@ HOST_KERNELS |= {  # with the text of agents' classes
     if "-fno-strict-aliasing" in flags
 }
 _EVENTS = ["events_on_host.cpp", "-fno-strict-aliasing"]
+_RECOUNTS = "-DKS_RECOUNTS=1"  # what an order flow's markets keep up to date is counted anew at every event
 CLOCK_KERNELS = {  # of markets on the clock alone
-    "shared markets": [*_EVENTS, "-DKS_LANES_PER_MARKET=32"],
-    "four markets of a warp": [*_EVENTS, "-DKS_LANES_PER_MARKET=8", "-DKS_DEADLINES=1"],
+    "shared markets": [*_EVENTS, _RECOUNTS, "-DKS_LANES_PER_MARKET=32"],
+    "four markets of a warp": [*_EVENTS, _RECOUNTS, "-DKS_LANES_PER_MARKET=8", "-DKS_DEADLINES=1"],
     "markets of lanes": _EVENTS,
     "late markets": [*_EVENTS, "-DKS_DEADLINES=1"],  # of lanes, too
 }

@@ -10,8 +10,9 @@ import numpy as np
 from flow_tables import plain_table, random_table
 
 from kineticsim_env.engines.numpy import flow, lives
-from kineticsim_env.engines.numpy.state import CONTINUOUS, Markets
+from kineticsim_env.engines.numpy.state import CONTINUOUS, Markets, stacked
 from kineticsim_env.runtime.flow_table import HAZARD, SHARE, FlowTable
+from kineticsim_env.runtime.flow_table import STATE as STATE_OF_FLOW
 from kineticsim_env.runtime.layout import ENUMS, PARAMS_FIELDS
 
 WHOLE = ("prev_mid2", "last_tick", "price_origin", "fundamental_price", "error", "ret", "beat_price")  # int32
@@ -51,12 +52,12 @@ def begin(
         "levels": levels,
         "arrivals": ENUMS["Arrivals"]["flow"],
         "mechanism": CONTINUOUS,
-        "flow_table": table,
+        "flow_table": stacked([table]),
     }
     args["params"] = params | {name: np.full(m, value, np.int64) for name, value in given.items()}
     args |= {name: np.zeros(m, np.int32) for name in WHOLE} | {name: np.zeros(m, np.int64) for name in LONG}
     args |= {name: np.zeros((m, levels), np.int32) for name in ("bid", "ask", "fleeting_units")}
-    args |= {"lives": np.zeros((m, 2, levels), np.int32), "flow": np.zeros((m, 8), np.int64)}
+    args |= {"lives": np.zeros((m, 2, levels), np.int32), "flow": np.zeros((m, len(STATE_OF_FLOW)), np.int64)}
     args["seed"][:] = seeds
     args |= {name: np.zeros((m, slots), np.int64) for name in ("cash", "inventory", "fees")}
     args |= {"quotes": np.zeros((m, slots, 4), np.int32), "queue": np.zeros((m, slots, 2), np.int32)}

@@ -129,7 +129,7 @@ def test_types_say_which_fields_may_differ_between_markets():
     """What `help()` shows of a field is what is accepted."""
     shown = {name: one.annotation for name, one in inspect.signature(ks.MarketConfig).parameters.items()}
     per_market = {name for name, annotation in shown.items() if annotation.startswith("PerMarket[")}
-    assert set(shown) - per_market == set(config_fields.ENSEMBLE_WIDE)
+    assert set(shown) - per_market == {*config_fields.ENSEMBLE_WIDE, "flow"}  # which are no numbers
     for name, hint in typing.get_type_hints(ks.MarketConfig).items():
         default = ks.MarketConfig.__dataclass_fields__[name].default
         if name in per_market:

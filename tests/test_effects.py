@@ -31,7 +31,7 @@ FAR = {  # two values of each field, as far apart as all presets have them
     "mechanism": ["call", "continuous"], "quote_latency": [0, 40], "orders_per_side": [1, 3],
     "regime_switch_prob": [0.0, 1.0],
     "regimes": [({"max_order_qty": 1},), ({"max_order_qty": 50},)], "agents": [{}, {copied_noise: 9}],
-    "flow": ["btcusd", None],
+    "flow": ["btcusd", None], "interval_ms": [1.0, 2.0], "quote_latency_ms": [0.0, 2.0],
 }  # fmt: skip
 OF_AGENTS = {"size": [1, 900], "largest": [1, 900], "parts": [1, 300], "most_parts": [1, 300], "reach": [0, 12],
              "count": [0, 12]}  # fmt: skip
@@ -52,7 +52,12 @@ REFUSED = {  # what these presets refuse to be varied alone
     "news": ON_BEATS,
     "realistic": ON_BEATS,
 }
-REFUSED = {preset: refused | {"flow": "None where arrivals is"} for preset, refused in REFUSED.items()}
+OF_FLOWS = {
+    "flow": "None where arrivals is",
+    "interval_ms": "None where arrivals",
+    "quote_latency_ms": "0 where arrivals",
+}
+REFUSED = {preset: refused | OF_FLOWS for preset, refused in REFUSED.items()}
 
 
 # The preset "paper" where few agents trade by the grid's end, so that what acts there is seen, and with a window.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import test_every_preset
 import torch
+from agent_classes import anywhere, at_the_best, extreme, insider, trend_follower
 from build_helpers import needs_compiler
 from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
 from flow_markets import EXTREMES
@@ -21,12 +22,13 @@ import kineticsim_env as ks
 from kineticsim_env.config import PRESETS, plain_fields
 from kineticsim_env.engines.effects import effect_of
 from kineticsim_env.runtime import build
-from kineticsim_env.runtime.flow_table import FlowTable
+from kineticsim_env.runtime.flow_table import STATE, FlowTable
 
 GRIDS = [(8, 1, 3), (16, 1, 5), (64, 8, 24), (32, 0, 7), (512, 32, 16)]  # levels, window, beat
 OTHERS = [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)]
 FIXED = {"population": "fixed", "cancel_prob": 0.0, "tax": 0, "collar": 0, "tick_size": 1, "regimes": None}
 FIXED |= {"regime_switch_prob": 0.0}
+EVENTS = list(STATE).index("events")
 
 
 def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fields):
@@ -34,6 +36,13 @@ def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fie
         arrivals="flow", mechanism="continuous", flow=table, num_levels=levels, init_price=levels // 2, window=window,
         interval=interval, beat=beat, **fields,
     )  # fmt: skip
+
+
+def timed(table, events, latency, interval=24):
+    """Return fields of intervals of a length: of some events in the mean, and `latency` of them to arrive."""
+    mean = table.gap.mean() * 1.44 / 1e6  # milliseconds, as 2^16 log2 has the mean 1.44
+    length = max(0.001, round(events * mean, 3))
+    return {"interval_ms": length, "quote_latency_ms": round(latency * length, 3), "interval": interval}
 
 
 def quotes_near(sim, rng):
@@ -94,6 +103,17 @@ def test_engines_agree(grid, slots, engine):
 
 
 @pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("slots", [0, 1, 3])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_engines_agree_on_intervals_of_a_length(grid, slots, engine):
+    """Without events and with many, cut short and not, and with quotes that arrive at once or much later."""
+    for seed in range(examples(15)):
+        table, latency = random_table(seed), (0, 0.3, 1, 2.5)[seed % 4] if slots else 0
+        fields = timed(table, (0.4, 3, 12)[seed % 3], latency, (3, 24, 200)[seed // 3 % 3])
+        check_simulators(table, grid, slots, ("numpy", engine), seed, **fields)
+
+
+@pytest.mark.parametrize("engine", OTHERS)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_engines_agree_on_extreme_tables(name, engine):
     check_simulators(EXTREMES[name], (16, 1, 3), 1, ("numpy", engine), 7)
@@ -105,8 +125,10 @@ def test_engines_agree_on_extreme_tables(name, engine):
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed, kernel):
     monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
-    grid = GRIDS[seed % len(GRIDS)]
-    check_simulators(random_table(seed), grid, (0, 1, 3)[seed % 3], ("numpy", "cpu"), seed, steps=2, markets=3)
+    grid, slots, table = GRIDS[seed % len(GRIDS)], (0, 1, 3)[seed % 3], random_table(seed)
+    check_simulators(table, grid, slots, ("numpy", "cpu"), seed, steps=2, markets=3)
+    fields = timed(table, (0.4, 3, 12)[seed % 3], (0, 0.3, 1.5)[seed // 3 % 3] if slots else 0)
+    check_simulators(table, grid, slots, ("numpy", "cpu"), seed, steps=3, markets=3, **fields)
 
 
 @needs_compiler
@@ -130,6 +152,105 @@ def test_the_second_implementation_says_the_same(seed):
         assert state["numbers"].tolist() == numbers
 
 
+AGENTS = {trend_follower: 3, at_the_best: 2, insider: 1, anywhere: ks.mix(2, quantity=30)}
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("slots", [0, 1, 3])
+def test_agents_come_at_a_share_of_events(slots, engine):
+    """They see the book, remember, trade and rest, beside the flow's orders; in intervals of either kind."""
+    for seed in range(examples(12)):
+        grid, table = GRIDS[seed % len(GRIDS)], random_table(seed)
+        fields = {"agents": AGENTS, "agent_prob": (1.0, 0.3, 0.01)[seed % 3]}
+        fields |= timed(table, 5, 0.5 if slots else 0) if seed % 2 else {}
+        check_simulators(table, grid, slots, ("numpy", engine), seed, steps=4, markets=3, **fields)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
+def test_agents_on_lanes_that_share_a_market_agree(kernels, monkeypatch, kernel):
+    monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
+    for seed in range(examples(6)):
+        fields = {"agents": AGENTS, "agent_prob": (1.0, 0.3)[seed % 2]}
+        check_simulators(
+            random_table(seed), GRIDS[seed % 5], seed % 3, ("numpy", "cpu"), seed, steps=2, markets=3, **fields
+        )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_agents_that_never_order_change_only_how_many_events_the_flow_has(engine):
+    config = flow_config(plain_table(), agents={idle: 2}, agent_prob=0.25)
+    sim = ks.Simulator(config, 40, engine=engine, seed=3)
+    sim.run(20)
+    assert (sim.tensors["agent_memory"].sum(1).double().mean().item() - 0.25 * 480) < 3
+    none = ks.Simulator(config.replace(agent_prob=0.0), 40, engine=engine, seed=3)
+    plain = ks.Simulator(flow_config(plain_table()), 40, engine=engine, seed=3)
+    for one in (none, plain):
+        one.run(20)
+    assert torch.equal(none.bid, plain.bid) and not torch.equal(sim.bid, plain.bid)
+
+
+@ks.agent(memory={"times": 0})
+def idle(market, own, draw):
+    own.times += 1
+    return ks.no_order()
+
+
+@pytest.mark.parametrize("engine", ["numpy", *OTHERS])
+def test_each_market_may_have_a_flow_of_its_own(engine):
+    """It plays as it does alone, also from a saved state; a config has the flows once."""
+    tables = [plain_table(), random_table(1), random_table(2)]
+    config = flow_config([tables[m] for m in (0, 1, 2, 1, 0)])
+    assert (
+        ks.MarketConfig.from_dict(plain_fields(config)) == config and len(plain_fields(config)["flow"]["tables"]) == 3
+    )
+    sim = ks.Simulator(config, 5, engine=engine, seed=3)
+    sim.run(4)
+    again = ks.Simulator(config, 5, engine="numpy", seed=9)
+    again.load_state_dict(sim.state_dict())
+    for one in (sim, again):
+        one.run(2)
+        one.reset(mask=torch.tensor([True, False] * 2 + [True], device=one.device))
+        one.run(1)
+    assert_same_state([again, sim], "from a saved state")
+    with pytest.raises(ValueError, match="flow"):
+        ks.Simulator(flow_config(tables[1]), 5, engine=engine).load_state_dict(sim.state_dict())
+    for market, number in enumerate((0, 1, 2, 1, 0)):
+        alone = ks.Simulator(flow_config(tables[number]), 1, engine="numpy", seed=3 + market)
+        alone.run(6)
+        if market % 2 == 0:
+            alone.reset()
+        alone.run(1)
+        for name in ("bid", "ask", "lives", "flow", "volume"):
+            assert torch.equal(alone.tensors[name][0], sim.tensors[name][market].cpu()), (market, name)
+
+
+@pytest.mark.parametrize("engine", ["numpy", *OTHERS])
+def test_scenarios_draw_flows(engine):
+    """An episode plays the flow of its scenario, whose books it begins with; others can be drawn later, of those."""
+    tables = [plain_table(), random_table(1), random_table(2)]
+    made = [
+        gym.make_vec(
+            "KineticSim/MarketMaking-v0", num_envs=12, config=flow_config(tables[0]), engine=name, horizon=3,
+            bank_size=4, randomise={"flow": [tables[1], tables[2]], "fee": (0, 5)}, num_scenarios=8, output="torch",
+        )
+        for name in dict.fromkeys(("numpy", engine))
+    ]  # fmt: skip
+    for env in made:
+        env.reset(seed=1)
+    simulator = made[-1].unwrapped.simulator
+    assert set(simulator.parameter("flow").tolist()) == {1, 2}
+    for step in range(8):
+        found = [env.step(torch.zeros(env.action_space.shape, device=env.unwrapped.device))[:4] for env in made]
+        assert all(torch.equal(one.cpu(), other.cpu()) for one, other in zip(found[0], found[-1], strict=True))
+        if step == 4:
+            for env in made:
+                env.unwrapped.set_scenarios({"flow": [tables[2], tables[0]]})
+                with pytest.raises(ValueError, match="order flows of the 3 that the markets began with"):
+                    env.unwrapped.set_scenarios({"flow": [random_table(5)]})
+    assert set(simulator.parameter("flow").tolist()) <= {simulator._flows.index(tables[m]) for m in (0, 2)}
+
+
 @st.composite
 def flow_environments(draw):
     """What `clock_environments` draws, of a random order flow."""
@@ -137,13 +258,22 @@ def flow_environments(draw):
     fields = {name: value for name, value in config.to_dict().items() if name not in FIXED} | FIXED
     fields |= {"arrivals": "flow", "mechanism": "continuous", "flow": random_table(draw(st.integers(0, 60)))}
     fields |= {"interval": config.interval or 7, "window": draw(st.sampled_from((0, 3, config.num_levels // 4)))}
+    latency = {"quote_latency": (0, 6)}
+    if not task.decides_at_events and draw(st.booleans()):
+        waits = 1.2 if config.quotes_may_wait else 0.9
+        fields |= {"quote_latency": 0} | timed(
+            fields["flow"], draw(st.sampled_from((0.5, 6))), waits, fields["interval"]
+        )
+        latency = {"quote_latency_ms": (0.0, fields["quote_latency_ms"])}
     if np.any(np.asarray(fields["window"]) == 0):
         fields |= {"walk_prob": 0.0, "jump_prob": 0.0}
     config = ks.MarketConfig(**fields)
-    scenarios = {"fee": (0, 9), "quote_latency": (0, 6), "taker_fee": (-5, 20), "init_price": (5, 20)}
+    if not config.quotes_may_wait and config.interval_ms is None:
+        latency = {"quote_latency": (0, config.interval - 1)}
+    if draw(st.booleans()):
+        latency |= {"flow": [random_table(draw(st.integers(0, 60))) for _ in range(2)]}
+    scenarios = {"fee": (0, 9), "taker_fee": (-5, 20), "init_price": (5, 20)} | latency
     randomise = scenarios if kwargs["randomise"] else kwargs["randomise"]
-    if not config.quotes_may_wait:
-        scenarios["quote_latency"] = (0, config.interval - 1)
     return (config, markets, task, roles), kwargs | {"slots": [None] * len(roles), "randomise": randomise}, seed, steps
 
 
@@ -226,6 +356,60 @@ def test_runs_do_not_depend_on_their_cuts():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_intervals_of_any_length_are_of_one_path(engine):
+    """It is that of events; an interval has those up to its end, and a latency of time is one of time."""
+    of_events = ks.Simulator(flow_config(interval=1), 2, engine="numpy", seed=3)
+    times = np.stack([of_events.time.numpy().copy() for _ in range(300) if of_events.run(1) is not None])
+    for length in (8.0, 40.0, 700.0):
+        sim = ks.Simulator(flow_config(interval=None, interval_ms=length), 2, engine=engine, seed=3)
+        until = times[-1].min() * 0.9
+        while sim.time.min() < until:
+            sim.run(max(1, int((until - sim.time.min()) / 3e6 // length)))
+            assert (sim.time.cpu() == 1_000_000 * length * sim.t.cpu()).all()
+            found, now = sim.tensors["flow"].cpu().numpy(), sim.time.cpu().numpy()
+            known = now < times[-1]
+            assert known.any() and (found[:, EVENTS] == (times <= now).sum(0))[known].all()
+    sim.run(1)
+    other = ks.Simulator(flow_config(interval=1), 1, engine="numpy", seed=3)
+    other.run(int(sim.tensors["flow"][0, EVENTS]))
+    for name in ("bid", "ask", "lives", "volume", "last_tick"):
+        assert torch.equal(other.tensors[name][0], sim.tensors[name][0].cpu()), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interval_that_is_cut_short(engine):
+    """It ends with its last event, and with all quotes that were due in it; the path is the same."""
+    config = flow_config(interval=4, interval_ms=2000.0, quote_latency_ms=1999.0)
+    sim = ks.Simulator(config, 1, engine=engine, seed=3, slots=1)
+    free = ks.Simulator(flow_config(interval=4), 1, engine=engine, seed=3, slots=1)
+    far = torch.tensor([[[-400, 5, 900, 5]]], dtype=torch.int32, device=sim.device)
+    for step in range(1, 12):
+        sim.step(far)
+        free.step(far)
+        assert sim.time.item() == free.time.item() < 2_000_000_000 * step
+        assert sim.quotes.tolist() == far.tolist()
+        assert torch.equal(sim.bid, free.bid) and int(sim.tensors["flow"][0, EVENTS]) == 4 * step
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_quotes_arrive_before_the_first_event_that_is_later(engine):
+    """A quote at the touch is ahead of what comes after it, and behind what was there when it arrived."""
+    config = flow_config(interval_ms=500.0, interval=None)
+    for latency in (0.0, 120.0, 499.999):
+        sim = ks.Simulator(config.replace(quote_latency_ms=latency), 40, engine=engine, seed=5, slots=1)
+        alone = ks.Simulator(config.replace(interval_ms=max(0.001, latency)), 40, engine=engine, seed=5)
+        if latency:
+            alone.run(1)
+        bid = 63 - (alone.bid > 0).int().flip(1).argmax(1)
+        quotes = torch.zeros((40, 1, 4), dtype=torch.int32, device=sim.device)
+        quotes[:, 0, 0], quotes[:, 0, 1] = bid - 12 + sim.price_origin, 3
+        sim.step(quotes)
+        there = alone.bid.gather(1, (bid - 12).long()[:, None])[:, 0]
+        stays = sim.queue[:, 0, 0]
+        assert (stays <= there).all() and (stays == there).float().mean() > 0.3, latency
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_market_whose_numbers_would_be_too_large_stops(engine):
     table = dataclasses.replace(plain_table(), gap=np.full(5, 2**40))
     sim = ks.Simulator(flow_config(table), 2, engine=engine, seed=1)
@@ -305,7 +489,9 @@ REFUSED = {
     "tick_size": {"tick_size": 2},
     "population": {"population": "multinomial"},
     "regimes": {"regimes": ({"noise_spread": 3},)},
-    "agents": {"agents": {"kineticsim_env.traders:order_splitter": 2}},
+    "agents: expected no memory that begins with 'best_bid_qty'": {"agents": {extreme: 2}},
+    "agent_prob: expected 0 without agents": {"agent_prob": 0.1},
+    "agent_prob: expected one value": {"agent_prob": [0.1, 0.2]},
     "flow: expected a book": {
         "flow": dataclasses.replace(EXTREMES["giant orders"], resting=np.full((2, 2, 18), 2**24)),
     },
@@ -372,3 +558,83 @@ def test_long_runs_agree_with_the_second_implementation(engine):
     state = other.state()
     for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
         assert np.array_equal(sim.tensors[name][0].cpu().numpy(), state[name]), name
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+def timed_envs(**arguments):
+    config = flow_config(interval=None, interval_ms=250.0, quote_latency_ms=30.0)
+    given = {"config": config, "engine": "cpu", "num_envs": 3, "bank_size": 2} | arguments
+    return gym.make_vec("KineticSim/MarketMaking-v0", **given)
+
+
+def test_an_episode_has_a_length_in_seconds():
+    env = timed_envs(horizon_s=5, auctions_per_step=2, stagger=False)
+    env.reset(seed=1)
+    begin = env.unwrapped.simulator.time.clone()
+    for step in range(1, 11):
+        *_, truncated, _ = env.step(env.action_space.sample())
+        assert truncated.all() == (step == 10)
+        if step < 10:
+            assert (env.unwrapped.simulator.time - begin == step * 500_000_000).all()
+    again = gym.make_vec(env.unwrapped.spec, num_envs=2)
+    assert again.unwrapped.spec.max_episode_steps == 10
+
+
+WRONG_TIMES = {
+    "horizon_s: expected a multiple of a decision's 0.25 s, got 0.6": {"horizon_s": 0.6},
+    "horizon_s: expected a finite number": {"horizon_s": float("nan")},
+    "horizon_s: expected None without interval_ms": {"horizon_s": 5, "config": flow_config()},
+    "horizon: expected none, or 20, as horizon_s has it, got 9": {"horizon_s": 5, "horizon": 9},
+    "decide: expected 'interval' with interval_ms, got 'fill'": {"decide": "fill"},
+}
+
+
+@pytest.mark.parametrize("said", WRONG_TIMES)
+def test_times_that_are_refused(said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        timed_envs(**WRONG_TIMES[said])
+
+
+WRONG_FIELDS = {
+    "interval_ms: expected 0.001 to 2000000.0, got 0": {"interval_ms": 0},
+    "interval_ms: expected one value for the whole": {"interval_ms": [1.0, 2.0]},
+    "quote_latency: expected 0 with interval_ms, but quote_latency_ms": {"interval_ms": 5, "quote_latency": 3},
+    "quote_latency_ms: expected 0 where interval_ms is None": {"quote_latency_ms": [0.0, 3.0]},
+    "interval_ms: expected None where arrivals is not 'flow'": {"arrivals": "clock", "flow": None, "interval_ms": 5},
+}
+
+
+@pytest.mark.parametrize("said", WRONG_FIELDS)
+def test_lengths_that_are_refused(said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        flow_config().replace(**WRONG_FIELDS[said])
+
+
+def test_latency_changes_up_to_what_waits():
+    sim = ks.Simulator(flow_config(interval_ms=10, quote_latency_ms=[2.0, 9.999]), 2, engine="cpu", slots=1)
+    sim.set_parameters(quote_latency_ms=5)
+    assert sim.parameter("quote_latency").tolist() == [5000, 5000]
+    with pytest.raises(ValueError, match="quote_latency_ms: expected up to 9.999, as the interval is 10"):
+        sim.set_parameters(quote_latency_ms=10)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_under_way_in_time_is_saved(engine):
+    config = flow_config(interval_ms=100, quote_latency_ms=250, interval=None)
+    sim = ks.Simulator(config, 3, engine=engine, seed=2, slots=2)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        sim.step(quotes_near(sim, rng).to(sim.device))
+    assert (sim.tensors["due"][:, :2].cpu() - 1 == sim.time.cpu()[:, None] + torch.tensor([50, 150]) * 1_000_000).all()
+    other = ks.Simulator(config, 3, engine="numpy", seed=8, slots=2)
+    other.load_state_dict(sim.state_dict())
+    for value in (-1, 10**13):
+        state = sim.state_dict()
+        state["flow"][:, -2] = value
+        with pytest.raises(ValueError, match="state"):
+            sim.load_state_dict(state)
+    for one in (sim, other):
+        one.run(4)
+    assert_same_state([sim, other], "later")

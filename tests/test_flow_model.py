@@ -50,7 +50,7 @@ def test_two_implementations_agree(seed):
         np.testing.assert_array_equal(state["lives"], market.count.sum(0))
         np.testing.assert_array_equal(state["fleeting_units"], market.units[:, FLEETING].sum(0))
         numbers = [market.last_trade, market.last_jump, market.left, market.limit, market.state, market.after]
-        assert state["flow"].tolist() == [*numbers, market.time, 0]
+        assert state["flow"].tolist() == [*numbers, market.time, 0, 0]
         assert state["numbers"].tolist() == [market.last_tick, market.origin, market.volume]
         ours = market.events()
         for name in ("time", "order", "kind", "side", "price", "size", "opening"):

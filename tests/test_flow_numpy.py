@@ -64,7 +64,7 @@ def test_laws_hold_after_every_event(name, levels, window):
         assert (event.traded == np.where(kind == MARKET, deed.units, 0)).all()
         assert (m.volume == volume + event.traded).all()
         assert (m.flow[:, TIME] >= time).all() and ((m.flow[:, STATE] >= 0) & (m.flow[:, STATE] < 5)).all()
-        assert ((m.flow[:, LEFT] >= 0) & (m.flow[:, LEFT] <= table.jump_events)).all() and (m.flow[:, 7] == 0).all()
+        assert ((m.flow[:, LEFT] >= 0) & (m.flow[:, LEFT] <= table.jump_events)).all() and (m.flow[:, 7:] == 0).all()
         assert (np.abs(m.flow[:, [LAST_TRADE, LAST_JUMP]]) == 1).all()
         remembers = (kind == MARKET) & ~event.fled
         assert (m.flow[:, LAST_TRADE] == np.where(remembers, 2 * deed.side - 1, last_trade)).all()

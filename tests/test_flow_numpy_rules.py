@@ -157,7 +157,7 @@ def made_up(table, seed, g, first, tick, side, distance, best=False):
 def test_the_opening_book(table, levels, init):
     _, m = begin(table, [5, 2**62], levels=levels, init_price=init)
     assert m.last_tick.tolist() == [init] * 2 and m.prev_mid2.tolist() == [2 * init - 1] * 2
-    assert m.flow.tolist() == [[1, 1, 0, 0, 0, 0, 0, 0]] * 2
+    assert m.flow.tolist() == [[1, 1] + 7 * [0]] * 2
     for i, seed in enumerate((5, 2**62)):
         for tick in {0, init - 1, init, levels - 1, *range(0, levels, 7)}:
             side, distance = int(tick >= init), init - tick if tick < init else tick - init + 1
@@ -267,7 +267,7 @@ def test_limit_orders_have_weights_of_the_spread(gap, spread, monkeypatch):
     limit = np.arange(6)[:, None] * 18 + np.arange(18) + 1
     _, m = begin(dataclasses.replace(PLAIN, limit=limit.reshape(2, 3, 18), market=7), [4], window=0)
     m.ask[0, 32 : 31 + gap], m.bid[0, 31], m.ask[0, 31 + gap] = 0, 1, 1
-    cancel = (lives.orders(m) * m.table.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)).sum()
+    cancel = (lives.orders(m) * PLAIN.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)).sum()
     totals = []
     monkeypatch.setattr(flow, "high_product", lambda word, total: totals.append(total) or total * 0)
     flow.choose(m, np.zeros_like(m.t), np.ones(1, bool))

@@ -194,7 +194,7 @@ LEVER = {
         )
     ],
     5: [
-        ("cuda/model/layout.h", "  int32_t padding[3];", "  int32_t buy_collar;\n  int32_t padding[2];"),
+        ("cuda/model/layout.h", "  int32_t padding[1];", "  int32_t buy_collar;"),
     ],
     6: [
         (

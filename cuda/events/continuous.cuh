@@ -11,7 +11,7 @@ template <int kSlots, typename Width>
 struct ContinuousMarket : FlowMarket<kSlots, Width> {
   using Base = FlowMarket<kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::drawn, Base::error, Base::fundamental, Base::g,
-      Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
+      Base::key, Base::last_tick, Base::launch, Base::levels, Base::lives, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::taken, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::has_room, Base::match, Base::mid2, Base::mid2_of, Base::put_back,
       Base::share, Base::tick_of, Base::touched;
@@ -20,6 +20,7 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
   using Order = typename Base::Order;
   using Drawn = typename Width::Drawn;
   static constexpr int kDrawn = Lanes::kLanes > 1 ? kDrawnTogether : kDrawnAlone;
+  static constexpr uint64_t kNever = UnderWay<Lanes>::kNever;
   static constexpr bool kQueues = true;  // quotes have places in queues, and may be under way before
 
   const UnderWay<Lanes> under_way;
@@ -35,18 +36,35 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     if (KS_UNDER_WAY) arrived = 0;
-    const int64_t before = volume;
-    const uint64_t end = g + (uint32_t)p.levers.interval;
-    while (g < end) {
-      if (g == next_beat && !take_beat()) return false;
-      if (kSlots && fresh && g == arrival && !take_quotes(fresh, records)) return false;
-      if (kSlots && KS_UNDER_WAY && !take_due(records)) return false;
-      uint64_t until = end < next_beat ? end : next_beat;
-      if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
-      if (kSlots && KS_UNDER_WAY && under_way.next() < until) until = under_way.next();
-      if (!take_events((uint32_t)until)) return false;
-      g = until;
+    const int64_t before = volume, length = KS_FLOW ? lives.length_of(p) : 0;
+    const bool timed = length > 0;
+    if (timed && lives.state.now >= kLastTime - length) return this->stops();
+    const int64_t end = timed ? lives.state.now + length : kNoTime;
+    const uint64_t last = g + (uint32_t)p.levers.interval;
+    bool late = false;  // events are left for the next interval
+    while (true) {
+      // What arrives does so at an event, after its beat, or at a time, before events that are later, and their beats.
+      uint64_t due = kSlots && fresh ? arrival : kNever;
+      if (kSlots && KS_UNDER_WAY) due = due < under_way.next() ? due : under_way.next();
+      const int64_t latest = timed && due < (uint64_t)end ? (int64_t)due : end;
+      const bool comes = !timed || this->comes_by(latest), plays = comes && g != last;
+      late = timed && comes && !plays;
+      if (plays && g == next_beat) {
+        if (!take_beat()) return false;
+      } else if (timed ? !plays && due < (uint64_t)end : plays && due <= g) {
+        if (kSlots && fresh && due == arrival) {
+          if (!take_quotes(fresh, records)) return false;
+          arrival = kNever;
+        }
+        if (kSlots && KS_UNDER_WAY && !take_due(due, records)) return false;
+      } else if (plays) {
+        const uint64_t until = last < next_beat ? last : next_beat;
+        if (!take_events(timed || until < due ? until : due, latest)) return false;
+      } else {
+        break;
+      }
     }
+    if (timed) lives.state.now = late ? lives.state.time : end, lives.state.events = (int64_t)(uint32_t)g;
     trades += volume > before;
     t += 1;
     return true;
@@ -93,12 +111,16 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
     book.cancel(now.cancel_threshold, key, beat);
   }
 
-  KS_ON_LANE bool take_events(uint32_t until) {
-    if (KS_FLOW && this->lives.plays()) return this->take_flow_events((uint32_t)g, until);
+  // Events from g on, before `until`, and of a flow no later than `latest`; g is then the first of the others.
+  KS_ON_LANE bool take_events(uint64_t until, int64_t latest) {
+    if (KS_FLOW && lives.plays()) return this->take_flow_events(until, latest);
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
     const bool plain = pricing.is_plain() && !checks_overflow && !counts;
-    if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
-    return plain ? take_events<true, false>(until) : take_events<false, false>(until);
+    const bool goes_on = has_added_agents(launch) ? plain ? take_events<true, true>((uint32_t)until) : take_events<false, true>((uint32_t)until)
+                         : plain                  ? take_events<true, false>((uint32_t)until)
+                                                  : take_events<false, false>((uint32_t)until);
+    g = until;
+    return goes_on;
   }
 
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded. kAdded: users have added agents.
@@ -270,9 +292,9 @@ struct ContinuousMarket : FlowMarket<kSlots, Width> {
 
   // What is due arrives, oldest first.
   template <typename Records>
-  KS_ON_LANE bool take_due(Records& records) {
+  KS_ON_LANE bool take_due(uint64_t now, Records& records) {
 #pragma unroll 1
-    while (under_way.next() <= g) {
+    while (under_way.next() <= now) {
       DueRecords<Records> due = {under_way.flags(), records};
       if (!take_quotes(under_way.quotes(), due)) return false;
       under_way.drop_first();

@@ -57,14 +57,17 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE void meet() const { Lanes::sync(); }
   KS_ON_LANE bool leads() const { return Lanes::leads(); }
 
-  KS_ON_LANE void read_parameters() { this->p = with_constants(launch.params[this->m]); }
+  KS_ON_LANE void read_parameters() {
+    this->p = with_constants(launch.params[this->m]);
+    if (Market::kMayFlow) this->lives.read_table(launch, this->p);
+  }
   // These return false where the book does not fit; then nothing but the book has changed.
   KS_ON_LANE bool open_book(int64_t row) {
     const int64_t levels = this->levels, at = row * levels;
     this->bound = book.load(launch.bank_bid + at, launch.bank_ask + at);
     book.replace_all();
     if (Market::kMayFlow && this->lives.plays())
-      this->lives.load(launch.bank_lives + 2 * at, launch.bank_fleeting_units + at, launch.bank_flow + 8 * row, this->levels);
+      this->lives.load(launch.bank_lives + 2 * at, launch.bank_fleeting_units + at, launch.bank_flow + kFlowNumbers * row, this->levels);
     return this->is_held();
   }
   KS_ON_LANE bool open_book() {

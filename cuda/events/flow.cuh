@@ -10,11 +10,12 @@ namespace ks {
 template <int kSlots, typename Width>
 struct FlowMarket : MatchingMarket<kSlots, Width> {
   using Base = MatchingMarket<kSlots, Width>;
-  using Base::book, Base::checks_overflow, Base::error, Base::key, Base::last_tick, Base::levels, Base::lives, Base::origin, Base::p,
+  using Base::book, Base::checks_overflow, Base::error, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::lives, Base::origin, Base::p,
       Base::slots, Base::taken, Base::volume;
   using Base::has_room, Base::tick_of;
   using Lanes = typename Width::Lanes;
   using Touch = typename Base::Touch;
+  using Resting = typename Base::Resting;
 
   KS_ON_LANE FlowMarket(const Launch& launch, int64_t m, const EventMemory<kSlots, Width>& memory) : Base(launch, m, memory) {}
 
@@ -88,7 +89,7 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     }
     find_all();
     book.replace_all();
-    lives.state = {1, 1, 0, 0, 0, 0, 0, 0};
+    lives.state = {1, 1, 0, 0, 0, 0, 0, 0, 0};
     lives.most_orders = levels * lives.table->most_orders;
   }
 
@@ -105,39 +106,51 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     return !checks_overflow || (has_room(0, 0) && has_room(1, 0));
   }
 
-  // What choices ask for of a side; all of it is counted anew where the best price of the other side has changed, or an order has
-  // traded.
-  KS_ON_LANE void weigh(int32_t side, const Best& best) {
-    const int32_t other = best.of(1 - side) + origin;
-    if (lives.against.of(side) == other) return;
-    int64_t weight = 0;
-    int32_t orders = 0;
-    const auto add = [&](int32_t tick) {
-      const uint32_t both = lives.counts[tick];
-      const int32_t band = band_of(best.distance(tick, side));
-      weight += lives.weight_of(both, kFleeting, band) + lives.weight_of(both, kLasting, band);
-      orders += (int32_t)(FlowLives<Width>::count_of(both, kFleeting) + FlowLives<Width>::count_of(both, kLasting));
-    };
-    if constexpr (Lanes::kLanes > 1) {
-#pragma unroll 4
-      for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes)
-        if (book.resting(tick, side) > 0) add(tick);
-      weight = Lanes::sum(weight), orders = Lanes::sum(orders);
-    } else {
-      for (int w = 0; w < book.words; ++w) {
-        for (OccupiedBits here = book.bits[side * book.words + w]; here != 0; here &= here - 1) {
-          const int32_t tick = book.flip(kWordBits * w + lowest_bit(here) - book.lead, side);
-          add(tick);
-        }
-      }
+  // What choices ask for of either side; all of it is counted anew where the best price of the other side has changed, or an
+  // order has traded. One code for both, as that is seldom.
+  KS_ON_LANE void weigh(const Best& best) {
+#pragma unroll 1
+    for (int32_t side = 0; side < 2; ++side) {
+      if (lives.against.of(side) != best.of(1 - side)) weigh(side, best);
+#if KS_RECOUNTS  // in tests
+      const uint64_t kept = kept_of(side);
+      weigh(side, best);
+      if (kept != kept_of(side)) __builtin_trap();
+#endif
     }
-    lives.weight.set(side, weight), lives.orders.set(side, orders);
-    lives.against.set(side, other);
   }
-  // One order more or less, of which the weights know if they are up to date.
-  KS_ON_LANE void note_order(int32_t side, int32_t life, int32_t band, int32_t number) {
-    lives.weight.set(side, lives.weight.of(side) + number * lives.table->cancel[life][band]);
-    lives.orders.set(side, lives.orders.of(side) + number);
+#if KS_RECOUNTS
+  uint64_t kept_of(int32_t side) const {
+    uint64_t all = (uint64_t)lives.weight.of(side) * kGolden + (uint64_t)lives.orders.of(side);
+    for (int32_t i = side * levels / kFlowBlock + Lanes::lane(); lives.kSums && i < (side + 1) * levels / kFlowBlock; i += Lanes::kLanes)
+      all = all * kGolden + lives.sums[i];
+    return all;
+  }
+#endif
+  KS_ON_LANE void weigh(int32_t side, const Best& best) {
+    using Lives = FlowLives<Width>;
+    const int32_t blocks = levels / kFlowBlock;
+    uint64_t weight = 0;
+    int32_t orders = 0;
+    Lanes::sync();
+#pragma unroll 1
+    for (int32_t block = Lanes::lane(); block < blocks; block += Lanes::kLanes) {
+      const int32_t at = kFlowBlock * block + book.lead;  // a block's bits are in one word
+      uint64_t sum = 0;
+#pragma unroll 1
+      for (uint32_t here = book.bits[side * book.words + at / kWordBits] >> (at % kWordBits) & ((1u << kFlowBlock) - 1); here != 0; here &= here - 1) {
+        const int32_t tick = book.flip(kFlowBlock * block + lowest_bit(here), side), band = band_of(best.distance(tick, side));
+        const uint32_t both = lives.counts[tick];
+        sum += lives.template weight_of<uint64_t>(both, kFleeting, band) + lives.template weight_of<uint64_t>(both, kLasting, band);
+        orders += Lives::count_of(both, kFleeting) + Lives::count_of(both, kLasting);
+      }
+      if (Lives::kSums) lives.sums[side * blocks + block] = (uint32_t)sum;
+      weight += sum;
+    }
+    weight = Lanes::sum(weight), orders = Lanes::sum(orders);
+    Lanes::sync();
+    lives.weight.set(side, (int64_t)weight), lives.orders.set(side, orders);
+    lives.against.set(side, best.of(1 - side));
   }
   // The built-in units of a side.
   KS_ON_LANE int64_t units_of(int32_t side) const {
@@ -146,50 +159,101 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     for (int tick = Lanes::lane(); tick < levels; tick += Lanes::kLanes) units += book.resting(tick, side);
     return Lanes::sum(units);
   }
-  // Into how many of some rising numbers r does not fall.
-  KS_ON_LANE int32_t passed(const int64_t* upto, int32_t count, int64_t r) const {
+  // Into how many of some rising numbers, up to 31 of them, r does not fall. It falls into the one behind them.
+  KS_ON_LANE int32_t passed(const int64_t* upto, int32_t count, int32_t r) const {
     int32_t number = 0;
-    for (int32_t first = 0; first < count; first += Lanes::kLanes) {
-      const int32_t i = first + Lanes::lane();
-      number += one_bits(Lanes::ballot(i < count && r >= upto[min_of(i, count - 1)]));
+    if constexpr (Lanes::kLanes == 1) {
+      for (int32_t i = 0; i < count; ++i) number += r >= upto[i];
+    } else if constexpr (Lanes::kLanes == 32) {
+      const int32_t i = min_of(Lanes::lane(), count - 1);
+      number = one_bits(Lanes::ballot(Lanes::lane() < count && r >= (int32_t)upto[i]));
+    } else {
+#pragma unroll
+      for (int32_t step = 16; step > 0; step /= 2)
+        if (r >= (int32_t)upto[min_of(number + step - 1, count)]) number += step;
     }
     return number;
   }
 
   // Events ------------------------------------------------------------------------------------------------------------
 
-  // The words of an event that are asked for most, by their numbers.
+  // The words of an event that are asked for most, by their numbers; of the clock as clock_word has it.
   struct Words {
     static constexpr int kCount = 4;
     uint64_t at[kCount];
   };
   static_assert(kChoiceWord < Words::kCount && kOrderWord < Words::kCount && kJumpWord < Words::kCount && kClockWord < Words::kCount);
+  KS_ON_LANE uint64_t word_of(uint32_t e, uint64_t number) const {
+    const uint64_t word = flow_word(key, e, number);
+    return number == kClockWord ? clock_word(word, lives.table->logarithms) : word;
+  }
 
-  // Lanes that share the market draw a word each, of several events.
-  KS_ON_LANE bool take_flow_events(uint32_t from, uint32_t until) {
-    constexpr int kAtOnce = Lanes::kLanes < Words::kCount ? 1 : Lanes::kLanes / Words::kCount;
+  // Events from g on, before `until` and no later than `latest`; g is then the first of the others. Lanes that share the market draw a
+  // word each, of several events, into memory. Returns false if the market has to stop.
+  KS_ON_LANE bool take_flow_events(uint64_t until, int64_t latest) {
+    constexpr uint32_t kAtOnce = Lanes::kLanes > 1 ? kFlowDrawn / Words::kCount : 1;
+    const Column<uint64_t, Width> memory = {reinterpret_cast<uint64_t*>(this->drawn.at)};
+    Best best = best_ticks();
 #pragma unroll 1
-    for (uint32_t e = from; e != until;) {
-      const uint32_t count = until - e < kAtOnce ? until - e : kAtOnce;
-      const uint64_t mine = Lanes::kLanes < Words::kCount ? 0 : flow_word(key, e + Lanes::lane() / Words::kCount, Lanes::lane() % Words::kCount);
+    while (g != until) {
+      const uint32_t e = (uint32_t)g, count = until - g < kAtOnce ? (uint32_t)(until - g) : kAtOnce;
+      if constexpr (Lanes::kLanes > 1) {
+        Lanes::sync();
 #pragma unroll 1
-      for (uint32_t i = 0; i < count; ++i, ++e) {
+        for (uint32_t i = Lanes::lane(); i < Words::kCount * count; i += Lanes::kLanes) memory[i] = word_of(e + i / Words::kCount, i % Words::kCount);
+        Lanes::sync();
+      }
+#pragma unroll 1
+      for (uint32_t i = 0; i < count; ++i, ++g) {
         Words words;
-        for (int k = 0; k < Words::kCount; ++k)
-          words.at[k] = Lanes::kLanes < Words::kCount ? flow_word(key, e, k) : Lanes::from(Words::kCount * i + k, mine);
-        if (!take_flow_event(e, words)) return false;
+        for (int k = 0; k < Words::kCount; ++k) words.at[k] = Lanes::kLanes > 1 ? memory[Words::kCount * i + k] : word_of(e + i, k);
+        if (!advance_clock(words.at[kClockWord], latest)) return true;
+        if (!take_flow_event(e + i, words, best)) return false;
       }
     }
     return true;
   }
-  KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words) {
+  // Whether the next event is no later than that.
+  KS_ON_LANE bool comes_by(int64_t latest) const {
+    FlowState next = lives.state;
+    ks::advance_clock(next, *lives.table, word_of((uint32_t)g, kClockWord));
+    return next.time <= latest;
+  }
+  // Unless the event whose word this is comes later than `latest`.
+  KS_ON_LANE bool advance_clock(uint64_t word, int64_t latest) {
+    FlowState next = lives.state;
+    ks::advance_clock(next, *lives.table, word);
+    if (next.time > latest) return false;
+    lives.state.state = next.state, lives.state.time = next.time;
+    return true;
+  }
+
+  // What an event does: an order comes to a tick, goes from it, or trades with a side.
+  enum Kind { kNothing, kComes, kGoes, kTrades };
+  struct Deed {
+    int32_t kind, side, tick, life;
+    int32_t number;  // of its size
+    bool taken;      // the order that goes is traded against
+  };
+
+  // `best`: the best prices, before it and then after it.
+  KS_ON_LANE bool take_flow_event(uint32_t e, const Words& words, Best& best) {
     FlowState& state = lives.state;
-    advance_clock(state, *lives.table, words.at[kClockWord]);
     if (state.time >= kLastTime) return stops();
-    const Best before = best_ticks();
+    const Best before = best;
     const int64_t traded = volume;
-    if (!take_jump(e, words, before)) return false;
-    state.after = volume > traded ? kAfterTrade : best_ticks() == before ? kAfterNothing : kAfterMove;
+    if (has_added_agents(launch) && agent_comes(e)) {
+      if (!take_agent(e)) return false;
+    } else {
+      Deed deed = {kNothing, 0, 0, 0, 0, false};
+      weigh(before);
+      const bool flees = begin_event(words.at[kJumpWord], before, deed);
+      if (!flees && !choose(words, before, deed)) return stops();
+      if (deed.kind != kNothing && !take_deed(e, deed, before)) return false;
+      if (!flees && deed.kind == kTrades && state.left == 0) begin_jump_after_trade(words.at[kOrderWord]);
+    }
+    best = best_ticks();
+    state.after = volume > traded ? kAfterTrade : best == before ? kAfterNothing : kAfterMove;
     return true;
   }
   KS_ON_LANE bool stops() {
@@ -197,40 +261,63 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     return false;
   }
 
-  KS_ON_LANE bool take_jump(uint32_t e, const Words& words, const Best& best) {
-    FlowState& state = lives.state;
-    const uint64_t drawn = words.at[kJumpWord];
-    if (state.left > 0) {
-      state.left -= 1;
-      if (field(drawn, 63, 1) == 0 && flees(e, drawn, best)) return true;
-    } else if (field(drawn, 0, 32) < lives.table->jump_hazard) {
-      begin_jump(field(drawn, 32, 16) < lives.table->jump_same ? state.last_jump : -state.last_jump, field(drawn, 48, 4), best);
-    }
-    return take_choice(e, words, best);
+  KS_ON_LANE bool agent_comes(uint32_t e) const { return field(flow_word(key, e, kAgentWord), 0, 16) < launch.agent_threshold; }
+  // An agent that users have added decides, and its order is matched; what is left rests as a lasting one.
+  KS_ON_LANE bool take_agent(uint32_t e) {
+    Resting rests = {0, 0};  // its tick and units; the side is the sign
+    Lanes::sync();
+    if (Lanes::leads()) rests = match_agent(e);
+    share();
+    rests = {Lanes::from_first(rests.tick), Lanes::from_first(rests.units)};
+    const int32_t side = rests.units < 0, units = max_of(rests.units, -rests.units);
+    if (units == 0 || lives.count(rests.tick, kLasting) >= kMostOfALife) return true;
+    if (checks_overflow && !has_room(side, units)) return false;
+    change_order(side, rests.tick, kLasting, 1, units, 0);
+    lives.forget();
+    return true;
+  }
+  KS_NOINLINE_ON_CPU Resting match_agent(uint32_t e) {
+    const int32_t place = (int32_t)((flow_word(key, e, kAgentWord) >> 32) * (uint32_t)p.levers.num_agents >> 32);
+    const LiveAgents agents(launch, this->m, p, this->view_at(e, this->mid2(), book, last_tick));
+    const AgentOrder order = agents.play(place, random_word(key, e, 0));
+    const int32_t side = sells(order), tick = ks::tick_of(order, this->pricing, origin);
+    Touch touch = this->touched();
+    const int32_t left = this->template sweep<false>(touch, touch.book.flip(tick, 1 - side), quantity_of(order), side, [](int32_t, int32_t) {});
+    this->put_back(touch);
+    return {tick, order.marketable ? 0 : negated(side, left)};
   }
 
-  KS_ON_LANE void begin_jump(int64_t way, int64_t number, const Best& best) {
+  // A jump lasts, or begins. Returns whether that was all of the event's choice.
+  KS_ON_LANE bool begin_event(uint64_t drawn, const Best& best, Deed& deed) {
     FlowState& state = lives.state;
-    state.left = lives.table->jump_events, state.last_jump = way;
+    if (state.left > 0) {
+      state.left -= 1;
+      return field(drawn, 63, 1) == 0 && flees(drawn, best, deed);
+    }
+    if (field(drawn, 0, 32) < lives.table->jump_hazard)
+      begin_jump(field(drawn, 32, 16) < lives.table->jump_same ? state.last_jump : -state.last_jump, field(drawn, 48, 4), best);
+    return false;
+  }
+  KS_ON_LANE void begin_jump(int32_t way, int64_t number, const Best& best) {
+    FlowState& state = lives.state;
+    state.left = (int32_t)lives.table->jump_events, state.last_jump = way;
     state.limit = (int64_t)best.of(way > 0) + origin + way * lives.table->jump_size[number];
+  }
+  KS_ON_LANE void begin_jump_after_trade(uint64_t drawn) {
+    if (field(drawn, 20, 16) < lives.table->jump_after_trade) begin_jump(lives.state.last_trade, field(drawn, 36, 4), best_ticks());
   }
 
   // An order flees from a jump. Returns whether the event is over.
-  KS_ON_LANE bool flees(uint32_t e, uint64_t drawn, const Best& best) {
+  KS_ON_LANE bool flees(uint64_t drawn, const Best& best, Deed& deed) {
     const int32_t side = lives.state.last_jump > 0;
     const int64_t limit = lives.state.limit - origin, last = side ? limit - 1 : levels - 2 - limit;  // place of the worst that does
     const int32_t nearest = book.best.of(side);
     if (nearest == kNoPlace || nearest > last) return lives.state.left = 0, false;
-    weigh(side, best);
     if (lives.orders.of(side) == 1) return true;
     const int32_t place = field(drawn, 62, 1) == 0 ? nearest : worst_place_upto(side, last < levels ? (int32_t)last : levels - 1);
-    const int32_t tick = book.flip(place, side);
-    const uint32_t both = lives.counts[tick];
-    const int64_t some = FlowLives<Width>::count_of(both, kFleeting), all = some + FlowLives<Width>::count_of(both, kLasting);
+    const int32_t tick = book.flip(place, side), some = lives.count(tick, kFleeting), all = some + lives.count(tick, kLasting);
     const int32_t life = (field(drawn, 32, 16) * all) >> 16 < some ? kFleeting : kLasting;
-    const int64_t units = leaving(side, tick, life, field(drawn, 48, 4), best);
-    if (field(drawn, 0, 16) < lives.table->jump_traded) trade(side, units);
-    else cancel(e, side, tick, life, units, best);
+    deed = {kGoes, side, tick, life, (int32_t)field(drawn, 48, 4), field(drawn, 0, 16) < lives.table->jump_traded};
     return true;
   }
   // The worst place of a side, up to one, at which something rests; there is one.
@@ -241,32 +328,111 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     while (here == 0 && w > 0) here = book.bits[side * book.words + --w];
     return here == 0 ? book.best.of(side) : kWordBits * w + highest_of(here) - book.lead;
   }
-  KS_ON_LANE int64_t leaving(int32_t side, int32_t tick, int32_t life, int64_t number, const Best& best) const {
-    const int32_t group = group_of(band_of(best.distance(tick, side)));
-    const int64_t some = lives.fleeting[tick], q = life == kFleeting ? some : book.resting(tick, side) - some;
-    return units_that_go(lives.table->limit_size[side][life][group], lives.table->size_sum[side][life][group], number,
-                         lives.count(tick, life), q);
-  }
 
-  KS_ON_LANE bool take_choice(uint32_t e, const Words& words, const Best& best) {
+  // Returns false if the market has to stop. Mostly all weights together have 32 bits.
+  KS_ON_LANE bool choose(const Words& words, const Best& best, Deed& deed) {
+    const int64_t larger = max_of(lives.weight.at[0], lives.weight.at[1]);
+    if (larger >= kMostWeight) return false;
+    if (larger >> 30) choose_among<uint64_t>(words, best, deed);
+    else choose_among<uint32_t>(words, best, deed);
+    return true;
+  }
+  template <typename T>
+  KS_ON_LANE void choose_among(const Words& words, const Best& best, Deed& deed) {
     const FlowNumbers& table = *lives.table;
     const uint64_t drawn = words.at[kOrderWord];
     const int32_t spread = spread_class(best.at[1] - best.at[0]);
-    weigh(0, best), weigh(1, best);
-    const int64_t cancels[2] = {lives.weight.of(0), lives.weight.of(1)}, limits[2] = {table.limit_upto[0][spread][kFlowBands - 1], table.limit_upto[1][spread][kFlowBands - 1]};
-    if (cancels[0] >= kMostWeight || cancels[1] >= kMostWeight) return stops();
-    const int64_t total = table.market + limits[0] + limits[1] + cancels[0] + cancels[1];
-    int64_t r = share_of(words.at[kChoiceWord], (uint64_t)total);
-    if (r < table.market) return take_market_order(drawn);
-    r -= table.market;
-    for (int side = 0; side < 2; ++side) {
-      if (r < limits[side]) return take_limit_order(side, r, drawn, best, spread);
-      r -= limits[side];
+    const T market = (T)table.market, bids = (T)table.limit_upto[0][spread][kFlowBands - 1], asks = (T)table.limit_upto[1][spread][kFlowBands - 1];
+    const T of_bids = (T)lives.weight.at[0], total = market + bids + asks + of_bids + (T)lives.weight.at[1];
+    T r = (T)share_of(words.at[kChoiceWord], total);
+    if (total == 0) return;
+    if (r < market) {
+      int32_t& way = lives.state.last_trade;
+      if (field(drawn, 0, 16) >= table.market_same) way = -way;
+      deed = {kTrades, way > 0, 0, 0, (int32_t)field(drawn, 16, 4), false};
+      return;
     }
-    for (int side = 0; side < 2; ++side) {
-      if (r < cancels[side]) return take_cancellation(e, side, r, drawn, best);
-      r -= cancels[side];
+    r -= market;
+    if (r < bids + asks) {
+      const int32_t side = r >= bids;
+      return choose_tick(side, (int32_t)(side ? r - bids : r), drawn, best, spread, deed);
     }
+    r -= bids + asks;
+    const int32_t side = r >= of_bids;
+    if (lives.orders.of(side) == 1) return;
+    deed = {kNothing, side, 0, 0, (int32_t)field(drawn, 36, 4), false};
+    find_order<T>(side, side ? r - of_bids : r, best, deed);
+  }
+  // Where a limit order comes, if that is on the grid.
+  KS_ON_LANE void choose_tick(int32_t side, int32_t r, uint64_t drawn, const Best& best, int32_t spread, Deed& deed) const {
+    const FlowNumbers& table = *lives.table;
+    const int32_t band = passed(table.limit_upto[side][spread], kFlowBands - 1, r);
+    const int32_t begins = band_begins(band), width = band_begins(band + 1) - begins;
+    const int32_t away = begins + ((int32_t)field(drawn, 0, 16) * width >> 16);
+    const int32_t tick = side ? best.at[0] + away : best.at[1] - away;
+    const int32_t life = field(drawn, 16, 16) < table.fleeting[band] ? kFleeting : kLasting;
+    if (tick >= 0 && tick < levels) deed = {kComes, side, tick, life, (int32_t)field(drawn, 32, 4), false};
+  }
+  // The order of a side that r falls into: lanes look at a tick each, from the best one away from the mid, or from the block on
+  // that sums of 32 bits say. T holds all weights.
+  template <typename T>
+  KS_ON_LANE void find_order(int32_t side, T r, const Best& best, Deed& deed) const {
+    int32_t first = book.best.of(side);
+    if constexpr (FlowLives<Width>::kSums && sizeof(T) == 4) {
+      const int32_t blocks = levels / kFlowBlock;
+      int32_t block = first / kFlowBlock;
+#pragma unroll 1
+      for (; block < blocks - 1; ++block) {
+        const uint32_t sum = lives.sums[side * blocks + block];
+        if (r < sum) break;
+        r -= sum;
+      }
+      first = max_of(first, kFlowBlock * block);  // before the best one are orders of the other side
+    }
+#pragma unroll 1
+    for (; first < levels; first += Lanes::kLanes) {
+      const int32_t place = first + Lanes::lane(), tick = book.flip(min_of(place, levels - 1), side);
+      const int32_t band = band_of(best.distance(tick, side));
+      const uint32_t both = place < levels ? lives.counts[tick] : 0;
+      const T some = lives.template weight_of<T>(both, kFleeting, band), all = some + lives.template weight_of<T>(both, kLasting, band);
+      const unsigned here = Lanes::mask();
+      const T upto = Lanes::sum_upto(all, here), together = Lanes::from(Lanes::kLanes - 1, upto, here);
+      const unsigned falls = Lanes::ballot(r < upto, here), lasting = Lanes::ballot(r - (upto - all) >= some, here);
+      if (falls != 0) {
+        const int lane = lowest_bit(falls);
+        deed.kind = kGoes, deed.tick = book.flip(first + lane, side), deed.life = lasting >> lane & 1 ? kLasting : kFleeting;
+        return;
+      }
+      r -= together;
+    }
+  }
+
+  // Returns false if the market has to stop.
+  KS_ON_LANE bool take_deed(uint32_t e, const Deed& deed, const Best& best) {
+    const FlowNumbers& table = *lives.table;
+    const int32_t side = deed.side, tick = deed.tick, life = deed.life;
+    int32_t units;
+    if (deed.kind == kTrades) {
+      units = (int32_t)table.market_size[deed.number];
+    } else {
+      const int32_t band = band_of(best.distance(tick, side)), group = group_of(band);
+      const int64_t* const sizes = table.limit_size[side][life][group];
+      const int32_t n = lives.count(tick, life), some = lives.fleeting[tick];
+      const bool comes = deed.kind == kComes;
+      if (comes && n >= kMostOfALife) return true;
+      units = comes ? (int32_t)sizes[deed.number]
+                    : (int32_t)units_that_go(sizes, table.size_sum[side][life][group], deed.number, n,
+                                             life == kFleeting ? some : book.resting(tick, side) - some);
+      if (!deed.taken) {
+        if (kSlots && !comes) lose_places(e, side, tick, units);
+        const int32_t weight = (int32_t)table.cancel[life][band], more = comes ? weight : -weight;
+        change_order(side, tick, life, comes ? 1 : -1, comes ? units : -units, more);
+        lives.weight.set(side, lives.weight.of(side) + more);
+        lives.orders.set(side, lives.orders.of(side) + (comes ? 1 : -1));
+        return !comes || !checks_overflow || has_room(side, 0);
+      }
+    }
+    trade(side, units);
     return true;
   }
 
@@ -283,79 +449,42 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     }
     share();
   }
-  KS_ON_LANE bool take_market_order(uint64_t drawn) {
-    FlowState& state = lives.state;
-    const FlowNumbers& table = *lives.table;
-    if (field(drawn, 0, 16) >= table.market_same) state.last_trade = -state.last_trade;
-    trade(state.last_trade > 0, table.market_size[field(drawn, 16, 4)]);
-    if (state.left == 0 && field(drawn, 20, 16) < table.jump_after_trade) begin_jump(state.last_trade, field(drawn, 36, 4), best_ticks());
-    return true;
+
+  // An order more or less, of so many units, at a tick. All lanes find what comes of it, the first one writes it.
+  KS_ON_LANE void change_order(int32_t side, int32_t tick, int32_t life, int32_t by, int32_t units, int32_t weight) {
+    const int32_t place = book.flip(tick, side);
+    const uint32_t at = (uint32_t)(place + book.lead), w = at / kWordBits;
+    OccupiedBits& word = book.bits[side * book.words + w];
+    const OccupiedBits bit = (OccupiedBits)1 << (at % kWordBits);
+    const int32_t q = book.row[tick] + negated(side, units), some = lives.fleeting[tick] + (life == kFleeting ? units : 0);
+    const uint32_t both = lives.counts[tick] + ((uint32_t)by << FlowLives<Width>::kLifeBits * life);
+    const OccupiedBits after = q != 0 ? word | bit : word & ~bit;
+    const unsigned here = Lanes::mask();
+    Lanes::sync(here);
+    if (Lanes::leads()) {
+      book.row[tick] = (typename Width::Cell)q, word = after, lives.counts[tick] = both, lives.fleeting[tick] = some;
+      if (FlowLives<Width>::kSums) lives.sums[(side * levels + place) / kFlowBlock] += (uint32_t)weight;
+    }
+    Lanes::sync(here);
+    if (place > book.best.of(side)) return;
+    const int32_t next = after != 0 ? (int32_t)(kWordBits * w) + lowest_bit(after) - book.lead : book.next((int)w + 1, side);
+    book.best.set(side, next);
   }
 
-  KS_ON_LANE bool take_limit_order(int32_t side, int64_t r, uint64_t drawn, const Best& best, int32_t spread) {
-    const FlowNumbers& table = *lives.table;
-    const int32_t band = passed(table.limit_upto[side][spread], kFlowBands - 1, r);
-    const int32_t width = band_begins(band + 1) - band_begins(band);
-    const int32_t away = band_begins(band) + (int32_t)(field(drawn, 0, 16) * width >> 16);
-    const int32_t tick = side ? best.at[0] + away : best.at[1] - away;
-    const int32_t life = field(drawn, 16, 16) < table.fleeting[band] ? kFleeting : kLasting;
-    if (tick < 0 || tick >= levels || lives.count(tick, life) >= kMostOfALife) return true;
-    const int32_t size = (int32_t)table.limit_size[side][life][group_of(band)][field(drawn, 32, 4)];
+  // Of quotes' places what goes with an order of a tick, which depends on what the tick still holds.
+  KS_ON_LANE void lose_places(uint32_t e, int32_t side, int32_t tick, int32_t units) {
     Lanes::sync();
     if (Lanes::leads()) {
-      lives.change_count(tick, life, 1);
-      if (life == kFleeting) lives.fleeting[tick] += size;
-      book.rest(book.flip(tick, side), size, side);
-    }
-    book.share();
-    note_order(side, life, band, 1);
-    return !checks_overflow || has_room(side, 0);
-  }
-
-  KS_ON_LANE bool take_cancellation(uint32_t e, int32_t side, int64_t r, uint64_t drawn, const Best& best) {
-    if (lives.orders.of(side) == 1) return true;
-    // Lanes look at a tick each, from the side's best one away from the mid.
-    for (int32_t first = book.best.of(side); first < levels; first += Lanes::kLanes) {
-      const int32_t place = first + Lanes::lane(), tick = book.flip(place < levels ? place : levels - 1, side);
-      const int32_t band = band_of(best.distance(tick, side));
-      const uint32_t both = place < levels ? lives.counts[tick] : 0;
-      const int64_t some = lives.weight_of(both, kFleeting, band), all = some + lives.weight_of(both, kLasting, band);
-      const int64_t together = Lanes::sum(all);
-      if (r >= together) {
-        r -= together;
-        continue;
-      }
-      const int64_t upto = together >> 31 ? Lanes::sum_upto(all) : Lanes::sum_upto((int32_t)all);
-      const int lane = lowest_bit(Lanes::ballot(r < upto));
-      const int32_t there = book.flip(first + lane, side);
-      const int32_t life = Lanes::from(lane, (int32_t)(r - (upto - all) >= some)) ? kLasting : kFleeting;
-      cancel(e, side, there, life, leaving(side, there, life, field(drawn, 36, 4), best), best);
-      return true;
-    }
-    return true;
-  }
-
-  // An order of so many units goes; of quotes' places what goes with it, first, as that depends on what their ticks hold.
-  KS_ON_LANE void cancel(uint32_t e, int32_t side, int32_t tick, int32_t life, int64_t units, const Best& best) {
-    Lanes::sync();
-    if (Lanes::leads()) {
-      if (kSlots) {
-        const int32_t q = book.resting(tick, side);
-        const uint64_t places = flow_word(key, e, kFlowPlaceWord);
+      const int32_t q = book.resting(tick, side);
+      const uint64_t places = flow_word(key, e, kFlowPlaceWord);
 #pragma unroll 1
-        for (int j = 0; j < slots.quote_count(); ++j) {
-          const int32_t ahead = slots.ahead(j, side);
-          if (ahead == 0 || q == 0 || tick_of(j, side) != tick) continue;
-          slots.set_ahead(j, side, ahead - cancelled_ahead(q, (int32_t)units, ahead, (uint32_t)(places >> (32 * side))));
-        }
+      for (int j = 0; j < slots.quote_count(); ++j) {
+        const int32_t ahead = slots.ahead(j, side);
+        if (ahead == 0 || q == 0 || tick_of(j, side) != tick) continue;
+        slots.set_ahead(j, side, ahead - cancelled_ahead(q, units, ahead, (uint32_t)(places >> (32 * side))));
       }
-      lives.change_count(tick, life, -1);
-      if (life == kFleeting) lives.fleeting[tick] -= (int32_t)units;
-      book.remove(book.flip(tick, side), (int32_t)units, side);
     }
-    if (kSlots) share();
-    else book.share();
-    note_order(side, life, band_of(best.distance(tick, side)), -1);
+    slots.template share<Lanes>();
   }
 };
 

@@ -12,6 +12,7 @@ namespace ks {
 struct LivesMemory {
   uint32_t* counts;
   int32_t* fleeting;
+  uint32_t* sums;
 };
 
 template <typename Width>
@@ -20,9 +21,11 @@ struct FlowLives {
   static constexpr int kLanes = Lanes::kLanes;
   static constexpr int32_t kUnknown = kNoTick;
   static constexpr int kLifeBits = 16;
+  static constexpr bool kSums = kLanes < kWarpLanes;  // all lanes of a warp see most orders that go at once
 
   Column<uint32_t, Width> counts;   // by tick: fleeting orders in the low half, lasting ones in the high half
   Column<int32_t, Width> fleeting;  // by tick: units
+  Column<uint32_t, Width> sums;     // by block of places, a side's after the other's: the low 32 bits of its part of `weight`
   const FlowNumbers* table;         // null: the market has no flow
   FlowState state;
   // Of each side: the weight of its cancellations, and its orders, as they are while the best price of the other side is
@@ -32,9 +35,14 @@ struct FlowLives {
   int64_t most_orders;  // of both sides: no more than these
   int32_t hit, taken;   // where an order is trading, and what it has taken there
 
-  KS_ON_LANE FlowLives(const Launch& launch, const LivesMemory& memory)
-      : counts{memory.counts}, fleeting{memory.fleeting}, table(reinterpret_cast<const FlowNumbers*>(launch.flow_table)),
-        against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {}
+  KS_ON_LANE FlowLives(const Launch& launch, const MarketParams& p, const LivesMemory& memory)
+      : counts{memory.counts}, fleeting{memory.fleeting}, sums{memory.sums}, against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {
+    read_table(launch, p);
+  }
+  KS_ON_LANE void read_table(const Launch& launch, const MarketParams& p) {
+    const auto* const tables = reinterpret_cast<const FlowNumbers*>(launch.flow_table);
+    table = tables == nullptr ? nullptr : tables + p.levers.flow;
+  }
 
   KS_ON_LANE bool plays() const {
 #ifdef __CUDA_ARCH__
@@ -43,23 +51,24 @@ struct FlowLives {
     return KS_FLOW != 0 && table != nullptr;
 #endif
   }
+  // Of an interval, in nanoseconds; 0 where it has so many events.
+  KS_ON_LANE int64_t length_of(const MarketParams& p) const { return plays() ? 1000 * (int64_t)p.levers.interval_us : 0; }
   KS_ON_LANE void forget() { against = {{kUnknown, kUnknown}}; }
 
   // Ticks -------------------------------------------------------------------------------------------------------------
 
-  static KS_ON_LANE int64_t count_of(uint32_t both, int32_t life) { return both >> (kLifeBits * life) & 0xffffu; }
-  KS_ON_LANE int64_t count(int32_t tick, int32_t life) const { return count_of(counts[tick], life); }
-  KS_ON_LANE void change_count(int32_t tick, int32_t life, int64_t by) {
-    counts[tick] += (uint32_t)by << (kLifeBits * life);
-  }
-  KS_ON_LANE int64_t weight_of(uint32_t both, int32_t life, int32_t band) const {
-    return count_of(both, life) * table->cancel[life][band];
+  static KS_ON_LANE int32_t count_of(uint32_t both, int32_t life) { return both >> (kLifeBits * life) & 0xffffu; }
+  KS_ON_LANE int32_t count(int32_t tick, int32_t life) const { return count_of(counts[tick], life); }
+  // Of so many orders; T is wide enough for those of a tick, and may be for all of a side.
+  template <typename T>
+  KS_ON_LANE T weight_of(uint32_t both, int32_t life, int32_t band) const {
+    return (T)(uint32_t)count_of(both, life) * (T)(uint32_t)table->cancel[life][band];
   }
 
   // Memory ------------------------------------------------------------------------------------------------------------
 
   KS_ON_LANE void load(const Launch& launch, int64_t m, int levels) {
-    if (plays()) load(launch.lives + m * 2 * levels, launch.fleeting_units + m * levels, launch.flow + m * 8, levels);
+    if (plays()) load(launch.lives + m * 2 * levels, launch.fleeting_units + m * levels, launch.flow + m * kFlowNumbers, levels);
   }
   // Whoever writes into a live state may write any number.
   KS_ON_LANE void load(const int32_t* lives, const int32_t* units_there, const int64_t* numbers, int levels) {
@@ -72,8 +81,8 @@ struct FlowLives {
       all += some + last;
     }
     most_orders = Lanes::sum(all);
-    state = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]};
-    state.state = clamp_to((int32_t)state.state, 0, kClockStates - 1), state.after = clamp_to((int32_t)state.after, 0, kAfterKinds - 1);
+    state = {(int32_t)numbers[0], (int32_t)numbers[1], (int32_t)numbers[2], clamp_to((int32_t)numbers[4], 0, kClockStates - 1),
+             clamp_to((int32_t)numbers[5], 0, kAfterKinds - 1), numbers[3], numbers[6], numbers[7], numbers[8]};
     forget();
     Lanes::sync();
   }
@@ -85,10 +94,7 @@ struct FlowLives {
       lives[tick] = (int32_t)count(tick, kFleeting), lives[levels + tick] = (int32_t)count(tick, kLasting);
       units_there[tick] = fleeting[tick];
     }
-    const int64_t numbers[8] = {state.last_trade, state.last_jump, state.left, state.limit,
-                                state.state, state.after, state.time, state.unused};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) launch.flow[m * 8 + i] = numbers[i];
+    state.store(launch.flow + m * kFlowNumbers);
   }
   // Bounds ------------------------------------------------------------------------------------------------------------
 
@@ -107,7 +113,7 @@ struct FlowLives {
     if (most_orders + comes > enough) count_orders(levels);
     const bool heavy = most_orders + comes > enough;
     most_orders += comes;
-    return heavy || state.time >= kLastTime - p.levers.interval * 32 * table->largest_gap;
+    return heavy || state.time >= kLastTime - p.levers.interval * 32 * table->largest_gap || state.now >= kLastTime - length_of(p);
   }
   KS_ON_LANE void count_orders(int levels) {
     int64_t all = 0;

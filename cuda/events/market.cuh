@@ -22,6 +22,10 @@ struct EventMemory {
   LivesMemory lives;             // of an order flow
 };
 
+struct DecisionBegin {
+  uint64_t at, interval, latency;
+};
+
 template <bool kContinuous, int kSlots, typename Width>
 struct EventMarket : MarketNumbers {
   using Memory = EventMemory<kSlots, Width>;
@@ -52,7 +56,7 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const Memory& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), lives(launch, memory.lives), slots(*memory.slots), drawn{memory.drawn} {
+        book(memory.row, memory.bits, KS_LEVELS), lives(launch, p, memory.lives), slots(*memory.slots), drawn{memory.drawn} {
     load();
   }
 
@@ -73,7 +77,8 @@ struct EventMarket : MarketNumbers {
     growth = (int64_t)p.levers.interval * largest_order(launch, p);
     if (kMayFlow && lives.plays()) growth = lives.growth(p, levels);
     now = parameters_in_force(p, launch.regimes, regime);
-    g = (uint32_t)t * (uint32_t)p.levers.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
+    // Below 2^32, whatever t was made: nothing that counts events wraps then.
+    g = kMayFlow && lives.length_of(p) > 0 ? (uint32_t)lives.state.events : (uint32_t)t * (uint32_t)p.levers.interval;
     beat = (int64_t)((g + p.levers.beat - 1) / (uint32_t)p.levers.beat);
     next_beat = (uint64_t)beat * (uint32_t)p.levers.beat;
     set_pricing();
@@ -129,6 +134,16 @@ struct EventMarket : MarketNumbers {
 
   // What agents see --------------------------------------------------------------------------------------------------
 
+  // Where a decision began of which `a` intervals have passed, in events, or in nanoseconds where intervals have a length.
+  KS_ON_LANE DecisionBegin decision_begin(int64_t a) const {
+    const uint64_t latency = (uint32_t)p.levers.quote_latency;
+    if (kMayFlow && lives.length_of(p) > 0) {
+      const uint64_t length = (uint64_t)lives.length_of(p);
+      return {(uint64_t)lives.state.now - (uint64_t)a * length, length, 1000 * latency};
+    }
+    const uint64_t events = (uint32_t)p.levers.interval;
+    return {g - (uint64_t)a * events, events, latency};
+  }
   // The best place of a side, quotes included.
   KS_ON_LANE int32_t best(int32_t side) const {
     const int32_t built_in = book.best.of(side);

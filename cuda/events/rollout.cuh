@@ -11,7 +11,7 @@ namespace ks {
 KS_ON_LANE int ints_of_warp(const Launch& launch) {
   constexpr int kEach = KS_LANES_PER_MARKET;
   constexpr int kMarkets = kLaneCount / kEach;
-  return kEach > 1 ? shared_event_ints(KS_LEVELS, kMarkets) + (KS_FLOW ? flow_ints(KS_LEVELS, kMarkets) : 0) : event_ints(KS_LEVELS, true);
+  return kEach > 1 ? shared_event_ints(KS_LEVELS, kMarkets, KS_FLOW) : event_ints(KS_LEVELS, true);
 }
 
 // An observation in the lane's own column of shared memory, in bfloat16; RowsOnChip (policy/record.cuh) reads it. Used as FeatureRows is.

@@ -45,19 +45,20 @@ struct EventRun : Market {
   template <bool kAllFit = false, typename Records, typename Ends = Never>
   KS_ON_LANE bool decision(const Quote* fresh, Records& records, int64_t n, int64_t first, int64_t length, int64_t& a,
                            bool forced = false, const Ends& ends = Ends()) {
-    const uint64_t events = (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency, begin = g - (uint64_t)a * events;
-    uint64_t arrival = begin + (latency < events ? latency : events - 1);
+    const DecisionBegin begin = this->decision_begin(a);
+    uint64_t arrival = begin.at + (begin.latency < begin.interval ? begin.latency : begin.interval - 1);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
       if constexpr (Market::kQueues && KS_UNDER_WAY) {
         if (fresh && (kAllUnderWay || !forced) && this->under_way.is_kept()) {
-          if (a == 0) this->under_way.submit(fresh, records, forced ? arrival : begin + latency);
+          if (a == 0) this->under_way.submit(fresh, records, forced ? arrival : begin.at + begin.latency);
           arrival = this->under_way.kNever;
         }
       }
       const bool comes = !kAllUnderWay && fresh && (Market::kQueues || a == 0);  // a pointer that may be null would keep a lane's market in memory
       if (!this->interval(comes ? fresh : nullptr, arrival, records)) return false;
+      arrival = ~(uint64_t)0;  // it has arrived
       record(this->m * length + first + a, this->volume - before);
       if (ends()) n = a + 1;
     }

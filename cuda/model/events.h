@@ -11,6 +11,8 @@ constexpr uint64_t kPlaceWord = kWalkWord + 6;        // of a beat: what quotes 
 constexpr uint64_t kWhoWord = (1ull << 31) + (1ull << 29);  // of half an event's number: who comes at two events
 
 constexpr int kDrawnTogether = 64;  // events that lanes draw for the one of them that matches these
+constexpr int kFlowDrawn = 32;     // words of an order flow's events that they draw
+constexpr int kFlowBlock = 8;      // places of a side, whose bits are in one word, of which an order flow has a sum
 constexpr int kDrawnAlone = 18;     // that a lane draws for itself, as many as fit beside its book
 constexpr int kPackedReach = 4095;  // and how far from the mid their orders may be
 

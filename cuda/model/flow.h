@@ -19,6 +19,8 @@ constexpr int kFlowBands = 18, kFlowGroups = 4, kFlowSpreads = 3, kFlowSizes = 1
 constexpr int kMostOfALife = (1 << 15) - 1;  // orders of one life at a tick
 constexpr int64_t kMostWeight = 1ll << 40;   // of a side's cancellations
 constexpr int64_t kLastTime = 1ll << 62;     // nanoseconds
+constexpr int kFlowNumbers = 9;              // of a row of `flow`
+constexpr int64_t kNoTime = ~(1ull << 63);    // later than any
 
 enum FlowLife { kFleeting, kLasting };
 enum FlowAfter { kAfterNothing, kAfterMove, kAfterTrade };
@@ -42,12 +44,19 @@ struct FlowNumbers : FlowTable {
 
 // What a market remembers of its flow: a row of `flow`.
 struct FlowState {
-  int64_t last_trade, last_jump, left, limit, state, after, time, unused;
+  int32_t last_trade, last_jump, left, state, after;
+  int64_t limit, time;
+  int64_t now, events;  // where intervals have a length: the time up to which the market has come, and its next event
+
+  KS_RULE void store(int64_t* row) const {
+    const int64_t numbers[kFlowNumbers] = {last_trade, last_jump, left, limit, state, after, time, now, events};
+    for (int i = 0; i < kFlowNumbers; ++i) row[i] = numbers[i];
+  }
 };
 
 // Words of an event, from kFlowWord on.
 constexpr uint64_t kFlowWord = (1ull << 31) + (1ull << 29) + (1ull << 28);
-enum FlowWords : uint64_t { kChoiceWord, kOrderWord, kJumpWord, kClockWord, kFlowPlaceWord, kEntryWord = 1 << 13, kOpeningWord = 1 << 14 };
+enum FlowWords : uint64_t { kChoiceWord, kOrderWord, kJumpWord, kClockWord, kFlowPlaceWord, kAgentWord, kEntryWord = 1 << 13, kOpeningWord = 1 << 14 };
 
 KS_RULE uint64_t flow_word(uint64_t key, int64_t g, uint64_t index) { return random_word(key, g, kFlowWord + index); }
 KS_RULE int64_t field(uint64_t word, int first, int count) { return (int64_t)(word >> first & ((1ull << count) - 1)); }
@@ -61,12 +70,24 @@ KS_RULE int64_t share_of(uint64_t word, uint64_t total) {
 #endif
 }
 
+// Of a total of 32 bits.
+KS_RULE uint32_t share_of(uint64_t word, uint32_t total) {
+  return (uint32_t)(((word >> 32) * total + ((word & 0xffffffff) * total >> 32)) >> 32);
+}
+
 // The number of the highest bit of x, which is not 0.
 KS_RULE int highest_of(uint64_t x) {
 #ifdef __CUDA_ARCH__
   return 63 - __clzll((long long)x);
 #else
   return 63 - __builtin_clzll(x);
+#endif
+}
+KS_RULE int highest_of(uint32_t x) {
+#ifdef __CUDA_ARCH__
+  return 31 - __clz((int)x);
+#else
+  return 31 - __builtin_clz(x);
 #endif
 }
 
@@ -81,7 +102,7 @@ KS_RULE int32_t band_begins(int32_t band) {
 KS_RULE int32_t band_of(int32_t distance) {
   const int32_t before = clamp_to(distance - 1, 0, band_begins(kFlowBands) - 2);
   if (before < 8) return before;
-  const int octave = highest_of((uint64_t)before);
+  const int octave = highest_of((uint32_t)before);
   return 2 + 2 * octave + (before >> (octave - 1) & 1);
 }
 KS_RULE int32_t group_of(int32_t band) { return band == 0 ? 0 : band < 5 ? 1 : band < 11 ? 2 : 3; }
@@ -103,22 +124,26 @@ KS_RULE int64_t orders_left(int64_t n, int64_t q, int64_t left) { return q == 0 
 
 // The clock ----------------------------------------------------------------------------------------------------------
 
-// 2^16 times -log2 of the uniform number (u32 + 1) / 2^32.
-KS_RULE int64_t minus_log2(uint32_t u32, const int64_t* logarithms) {
-  const uint64_t x = (uint64_t)u32 + 1;
-  const int n = highest_of(x);
-  const uint64_t y = (x << (32 - n)) - (1ull << 32);
-  const int i = (int)(y >> 24);
-  const int64_t h = (int64_t)(y >> 8 & 0xffff), low = logarithms[i];
-  return ((int64_t)(32 - n) << 16) - (low + ((logarithms[i + 1] - low) * h >> 16));
+// 2^16 times -log2 of the uniform number (u32 + 1) / 2^32: at most 2^21.
+KS_RULE uint32_t minus_log2(uint32_t u32, const int64_t* logarithms) {
+  const uint32_t x = u32 + 1;
+  if (x == 0) return 0;  // which stands for 2^32
+  const int zeros = 31 - highest_of(x);
+  const uint32_t y = x << 1 << zeros, low = (uint32_t)logarithms[y >> 24], high = (uint32_t)logarithms[(y >> 24) + 1];
+  return ((uint32_t)(zeros + 1) << 16) - (low + ((high - low) * (y >> 8 & 0xffff) >> 16));
+}
+// A word of the clock with that of its low half in place of it.
+KS_RULE uint64_t clock_word(uint64_t word, const int64_t* logarithms) {
+  return (word & ~0xffffffffull) | minus_log2((uint32_t)word, logarithms);
 }
 
 KS_RULE void advance_clock(FlowState& flow, const FlowNumbers& table, uint64_t word) {
   const int64_t* row = table.follow[flow.after][flow.state];
-  int next = 0;
-  for (int j = 0; j < kClockStates - 1; ++j) next += field(word, 32, 16) >= row[j];  // rows do not fall, and end with 2^16
+  const int32_t drawn = (int32_t)field(word, 32, 16);
+  int32_t next = 0;
+  for (int j = 0; j < kClockStates - 1; ++j) next += drawn >= (int32_t)row[j];  // rows do not fall, and end with 2^16
   flow.state = next;
-  flow.time += (table.gap[next] * minus_log2((uint32_t)word, table.logarithms)) >> 16;
+  flow.time += (int64_t)((uint64_t)table.gap[next] * (uint32_t)word >> 16);
 }
 
 }  // namespace ks

@@ -137,13 +137,15 @@ struct Levers {
   int32_t tax;                     // ticks per unit
   int32_t collar;                  // ticks, 0: off
   int32_t tick_size;               // grid ticks
-  int32_t quote_latency;           // events
+  int32_t quote_latency;           // events; microseconds where intervals have a length
   int32_t regimes;                 // 0: none
   int32_t regime_threshold;        // of 2^16
   int32_t interval;                // events, 0 where every agent comes once
   int32_t beat;                    // events, likewise
   int32_t num_agents;              // indices of agents, inactive ones too
-  int32_t padding[3];              // 0; rows are read by 16 bytes
+  int32_t interval_us;             // of an order flow, microseconds of an interval, which then has `interval` events at most; 0: it has so many
+  int32_t flow;                    // which of the order flows the market has
+  int32_t padding[1];              // 0; rows are read by 16 bytes
 };
 
 // One row of parameters. The counts are of active agents; a replaced agent is inactive, but keeps its index,
@@ -304,6 +306,7 @@ struct Launch {
   int32_t agent_classes;           // how many
   int32_t added_agents;            // of all these classes; their indices follow those of built-in agents
   int32_t largest_added_order;     // units, of any of these classes
+  int32_t agent_threshold;         // of 2^16, the share of an order flow's events at which such an agent comes
   int32_t agent_parameters_stride; // rows from one market's parameters to the next: 0 or 1
   int32_t parameter_words;         // P
   int32_t memory_words;            // Q
@@ -329,10 +332,10 @@ struct Launch {
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of a market of an order flow (model/flow.h), else null.
-  const int64_t* flow_table;       // [Z] struct FlowNumbers
+  const int64_t* flow_table;       // [Z] struct FlowNumbers of each
   int32_t* lives;                  // [M, 2, L] orders, fleeting and lasting ones
   int32_t* fleeting_units;         // [M, L]
-  int64_t* flow;                   // [M, 8] struct FlowState
+  int64_t* flow;                   // [M, 9] struct FlowState
   // State of its slots.
   int32_t* quotes;                 // [M, K, O, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
@@ -400,7 +403,7 @@ struct Launch {
   const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
   const int32_t* bank_lives;       // [B, 2, L], and what follows, or null where there is no order flow
   const int32_t* bank_fleeting_units; // [B, L]
-  const int64_t* bank_flow;        // [B, 8]
+  const int64_t* bank_flow;        // [B, 9]
   TaskParams task;
   // Policies of slots that users have written; U and V words of a market's: parameters and memory.
   SlotPolicy slot_policies[32];

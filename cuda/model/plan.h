@@ -59,12 +59,12 @@ KS_RULE int event_ints(int levels, bool rollout) {
 }
 
 // With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them, which reads
-// one more ahead.
-KS_RULE int shared_event_ints(int levels, int markets) {
-  return markets * (levels + 2 * words_of_bits(levels, 32) + 2 * (kDrawnTogether + 1));
+// one more ahead. Of an order flow's markets words, and behind them per tick the orders of both lives, and the units of fleeting
+// ones; per block of places of a side a sum.
+KS_RULE int shared_event_ints(int levels, int markets, bool flow) {
+  const int each = flow ? 2 * (kFlowDrawn + levels + levels / kFlowBlock) : 2 * (kDrawnTogether + 1);
+  return markets * (levels + 2 * words_of_bits(levels, 32) + each);
 }
-// Behind these of an order flow's markets, per tick the orders of both lives, and the units of fleeting ones.
-KS_RULE int flow_ints(int levels, int markets) { return markets * 2 * levels; }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
@@ -170,20 +170,18 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 
 KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
   const int markets = kWarpLanes / lanes;
-  return lanes == 1 ? event_ints(ask.levels, ask.rollout)
-                    : shared_event_ints(ask.levels, markets) + (ask.flow ? flow_ints(ask.levels, markets) : 0);
+  return lanes == 1 ? event_ints(ask.levels, ask.rollout) : shared_event_ints(ask.levels, markets, ask.flow);
 }
 
 // Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
 // quarter of them for half as many, with more registers. With more markets each has one lane, as what lanes do together for
 // several markets of a warp takes longer than what they do for themselves. More lanes where memory does not hold as many books as
-// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset. Of an order flow all lanes of
-// a warp look at ticks together, whenever a best price has moved: with 8 per market rates are the same.
+// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset. Of an order flow, too, as
+// what an event does is mostly done by all lanes alike: with many markets a quarter of a warp has one.
 KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
   if (ask.lanes_per_market) return ask.lanes_per_market;
-  if (ask.flow) return kWarpLanes;
   const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
-  int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;
+  int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.flow || ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;
   if (ask.reach > kPackedReach) lanes = max_of(lanes, kWarpLanes / 4);
   while (lanes < kWarpLanes && 4 * ints_of_events(ask, lanes) > ask.shared_of_block) lanes *= 2;
   return lanes;

@@ -115,11 +115,12 @@ KS_RULE void copy_words(int32_t* to, int64_t to_row, const int32_t* from, int64_
   for (int32_t i = share.first; i < words; i += share.stride) to[to_row * words + i] = from[from_row * words + i];
 }
 // What is seen of the opening book, as far as memory can begin with it.
-KS_RULE AgentView opening_view(const MarketParams& p, int32_t regime) {
+KS_RULE AgentView opening_view(const MarketParams& p, int32_t regime, bool flow) {
   AgentView view = {};
-  const bool rests = p.init_depth > 0;
-  view.mid2 = 2 * p.init_price, view.last_price = p.init_price;
-  view.best_bid = rests ? p.init_price - 1 : -kNoPrice, view.best_ask = rests ? p.init_price + 1 : kNoPrice;
+  const bool rests = p.init_depth > 0 || flow;
+  const int32_t above = flow ? 0 : 1;  // the book of an order flow has a spread of one tick
+  view.mid2 = 2 * p.init_price - 1 + above, view.last_price = p.init_price;
+  view.best_bid = rests ? p.init_price - 1 : -kNoPrice, view.best_ask = rests ? p.init_price + above : kNoPrice;
   view.best_bid_qty = view.best_ask_qty = p.init_depth;
   view.fundamental = p.fundamental_price, view.regime = regime;
   return view;
@@ -130,7 +131,7 @@ KS_RULE void begin_memory(const Launch& launch, const TaskParams& task, int64_t 
                           int64_t bank_row, const Share& share = {0, 1}) {
   if (!has_added_agents(launch) || launch.memory_words == 0) return;
   if (task.bank_size == 0) {
-    open_memory(launch, m, opening_view(p, regime), share);
+    open_memory(launch, m, opening_view(p, regime, launch.flow_table != nullptr), share);
     return;
   }
   if (launch.bank_memory) copy_words(launch.agent_memory, m, launch.bank_memory, bank_row, launch.memory_words, share);

@@ -104,7 +104,7 @@ def causal_impact(
         num_markets = 256
     steps = _events(config)
     if config.is_continuous:  # the same path, stopped after each event: an order can then go after its own
-        config = config.replace(interval=1, quote_latency=0)
+        config = config.replace(interval=1, quote_latency=0, interval_ms=None, quote_latency_ms=0.0)
     before = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=1)
     before.run(warmup * steps, progress=False)
     ends = np.array([pieces + lag for lag in range(1, max(lags) + 1)], np.int64) - 1

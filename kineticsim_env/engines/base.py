@@ -21,6 +21,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.slot_policies import SlotPolicies, placed
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.flow_table import FlowTable
 from kineticsim_env.runtime.roles import ROLES, action_form
 
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART, OPEN = (
@@ -240,7 +241,11 @@ class Engine:
         """Refuse a market that the engine cannot play: EngineUnavailable, naming the first field."""
 
     def set_ensemble(self, config: MarketConfig) -> None:
-        """Take over what is one for the ensemble: arrivals, mechanism, the table of regimes, the order flow."""
+        """Take over what is one for the ensemble: arrivals, mechanism, the table of regimes."""
+        raise NotImplementedError
+
+    def set_flows(self, tables: Sequence[FlowTable]) -> None:
+        """Take over order flows, by whose places parameters name them; before these."""
         raise NotImplementedError
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:

@@ -17,7 +17,7 @@ from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stop
 from kineticsim_env.errors import EngineUnavailable, MarketError
 from kineticsim_env.runtime import agent_library, build, layout
 from kineticsim_env.runtime.calls import Uninterrupted
-from kineticsim_env.runtime.flow_table import TIME, FlowTable, most_orders_at_tick
+from kineticsim_env.runtime.flow_table import TIME, most_orders_at_tick
 
 
 class CpuEngine(NativeEngine):
@@ -105,18 +105,20 @@ class CpuEngine(NativeEngine):
         if self._struct.arrivals != layout.ENUMS["Arrivals"]["each"]:
             moves += int(np.max(-(-self._rows["interval"] // self._rows["beat"])))
         least = min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves))
-        return max(0, least if self._flow is None else min(least, self._count_safe_of_flow(self._flow)))
+        return max(0, min(least, self._count_safe_of_flows()) if self._flows else least)
 
-    def _count_safe_of_flow(self, flow: FlowTable) -> int:
+    def _count_safe_of_flows(self) -> int:
         """Return how many intervals neither the time of an order flow nor its weights can be too large in."""
         of_banks = {name: self._tensors[name] for name in ("bank_lives", "bank_flow") if name in self._tensors}
         lives, flows = self._tensors["lives"], self._tensors["flow"]
         orders = max(int(some.sum((1, 2)).max()) for some in (lives, of_banks.get("bank_lives", lives)))
         time = max(int(some[:, TIME].max()) for some in (flows, of_banks.get("bank_flow", flows)))
         events = int(self._rows["interval"].max())
-        come = events + int(self._openings().max()) * most_orders_at_tick(flow)
-        weighs = (2**40 - 1) // int(flow.cancel.max()) - orders
-        return min((2**62 - 1 - time) // (events * 32 * int(flow.gap.max())), weighs // come)
+        come = events + int(self._openings().max()) * max(map(most_orders_at_tick, self._flows))
+        weighs = (2**40 - 1) // max(int(flow.cancel.max()) for flow in self._flows) - orders
+        length = 1000 * int(self._rows["interval_us"].max())  # which goes on from the last event at most
+        gap = max(int(flow.gap.max()) for flow in self._flows)
+        return min((2**62 - 1 - time) // (events * 32 * gap + length), weighs // come)
 
     def _shape(self, mode: int) -> dict[str, int]:
         function = ctypes.cast(self._library.ks_cpu_launch, ctypes.c_void_p).value

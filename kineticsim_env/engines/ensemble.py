@@ -21,6 +21,7 @@ from kineticsim_env.engines.parameters import changed, check_latency, class_coun
 from kineticsim_env.runtime import layout, saved_states, state_ranges
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots
+from kineticsim_env.runtime.flow_table import FlowTable, tables_of
 from kineticsim_env.runtime.values import check_flag, check_instance
 
 
@@ -80,6 +81,8 @@ class Ensemble(LiveMarkets):
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
         self.engine.check_plays(config)
         self.engine.set_ensemble(config)
+        self._flows: list[FlowTable] = []
+        self._take_flows(config)
         self.engine.set_agents(self._groups)
         self._calls = CallLock(self.engine.begin_call)
         self._take_counts(class_counts(config, self.num_markets if config.per_market else 1))
@@ -140,11 +143,11 @@ class Ensemble(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat`, `orders_per_side`, `regimes`, `agents` and `flow`. A
-                `window` above 0 cannot become 0, nor `quote_latency` become `interval` or more where it was less in all
-                markets from the start. Parameters of agents that users have written are named by their class,
-                `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
-                `[M, count]`, where they had own ones from the start.
+                `arrivals`, `mechanism`, `interval`, `interval_ms`, `beat`, `orders_per_side`, `regimes`, `agents` and
+                `flow`. A `window` above 0 cannot become 0, nor `quote_latency` become `interval` or more where it was
+                less in all markets from the start. Parameters of agents that users have written are named by their
+                class, `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent,
+                `[count]` or `[M, count]`, where they had own ones from the start.
 
         Raises:
             TypeError, ValueError: Naming the field, what came and what is allowed; nothing has changed then.
@@ -227,9 +230,27 @@ class Ensemble(LiveMarkets):
         rows = max(scenarios.per_market.values())
         counts = class_counts(scenarios, rows)
         agents = parameter_table(scenarios, self._groups, rows) if self._groups else None
-        table = parameter_rows(scenarios, rows, counts, self._replaced)
+        self._take_flows(scenarios)
+        table = parameter_rows(scenarios, rows, counts, self._replaced, self._flows)
         self.engine.set_scenarios(table, present, agents, agents_present, others)
         self._scenarios = scenarios
+
+    def _take_flows(self, config: MarketConfig) -> None:
+        """Take over the order flows of a config, after those that markets have: parameters count on their places."""
+        self._flows, _ = tables_of(config.flow, self._flows)
+        if self._flows:
+            self.engine.set_flows(self._flows)
+
+    @property
+    def order_flows(self) -> int:
+        """How many order flows markets and scenarios have."""
+        return len(self._flows)
+
+    def check_flows(self, scenarios: MarketConfig) -> None:
+        """Refuse other scenarios with an order flow that no market or scenario had from the start: ValueError."""
+        known = len(self._flows)
+        if self._scenarios is not None and len(tables_of(scenarios.flow, self._flows)[0]) > known:
+            raise ValueError(f"randomise: expected order flows of the {known} that the markets began with, got another")
 
     # Other futures ----------------------------------------------------------------------------------------------------
 
@@ -279,7 +300,7 @@ class Ensemble(LiveMarkets):
     def _take_counts(self, counts: np.ndarray) -> None:
         """Take over the agents per class, and what follows from them: parameters and opening books."""
         self._counts = counts
-        self.rows = parameter_rows(self.config, len(counts), counts, self._replaced)
+        self.rows = parameter_rows(self.config, len(counts), counts, self._replaced, self._flows)
         if self._groups:
             table = parameter_table(self.config, self._groups, self.num_markets if self.config.per_market else 1)
             self.engine.set_agent_parameters(table)
@@ -288,7 +309,7 @@ class Ensemble(LiveMarkets):
 
     def _opening_memory(self, regime: np.ndarray) -> np.ndarray:
         """Return what agents remember at the opening, int32 `[M, Q]` or `[1, Q]`."""
-        return opening_memory(self._groups, seen_at_opening(self.rows, regime))
+        return opening_memory(self._groups, seen_at_opening(self.rows, regime, self.config.is_flow))
 
 
 def _state_of(config: MarketConfig, sizes: layout.Sizes) -> list[str]:

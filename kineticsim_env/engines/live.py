@@ -17,7 +17,7 @@ from kineticsim_env.engines.parameters import agent_fields
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, one_at_a_time
-from kineticsim_env.runtime.flow_table import TIME
+from kineticsim_env.runtime.flow_table import NOW, TIME
 from kineticsim_env.runtime.values import check_choice, is_one_of
 
 STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
@@ -94,10 +94,13 @@ class LiveMarkets:
 
     @property
     def time(self) -> torch.Tensor:
-        """Nanoseconds since the reset, int64 `[M]`, live; markets of an order flow have it."""
+        """Nanoseconds since the reset, int64 `[M]`, live; markets of an order flow have it.
+
+        Where intervals have a length it is when the last one ended, else the time of the last event.
+        """
         if "flow" not in self.tensors:
             raise AttributeError(f"time: expected arrivals 'flow', got {self.config.arrivals!r}, in which none passes")
-        return self.tensors["flow"][:, TIME]
+        return self.tensors["flow"][:, TIME if self.config.interval_ms is None else NOW]
 
     @property
     @one_at_a_time

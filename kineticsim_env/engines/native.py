@@ -18,7 +18,7 @@ from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, OPEN, RUN, Engine, pack, unpack
-from kineticsim_env.engines.parameters import regime_rows
+from kineticsim_env.engines.parameters import regime_rows, threshold
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.flow_table import FlowTable, most_at_tick, numbers_of_engines
 
@@ -43,7 +43,7 @@ class NativeEngine(Engine):
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._previous_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
         self._regimes: dict[str, np.ndarray] = {}
-        self._flow: FlowTable | None = None
+        self._flows: Sequence[FlowTable] = ()
         self._groups: tuple[AgentGroup, ...] = ()
         super().__init__(device, sizes, tensors)
 
@@ -58,13 +58,18 @@ class NativeEngine(Engine):
     def set_ensemble(self, config: MarketConfig) -> None:
         self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
         self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
+        self._struct.agent_threshold = int(threshold(config.agent_prob, 1 << 16))
         if config.regimes is not None:
             self._regimes = regime_rows(config)
             table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
             self.bind({"regimes": torch.from_numpy(table).to(self.device)})
-        self._flow = config.flow
-        if config.is_flow:
-            self.bind({"flow_table": torch.from_numpy(numbers_of_engines(config.flow)).to(self.device)})
+
+    @torch.inference_mode(False)
+    def set_flows(self, tables: Sequence[FlowTable]) -> None:
+        self._retired.append(self._tensors.get("flow_table"))
+        self._flows = tuple(tables)
+        numbers = np.concatenate([numbers_of_engines(table) for table in tables])
+        self.bind({"flow_table": torch.from_numpy(numbers).to(self.device)})
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
         self._groups = tuple(groups)
@@ -117,8 +122,9 @@ class NativeEngine(Engine):
         self._launchers = {}
         self._rows = rows
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
-        if self._flow is not None:
-            ordered = rows["interval"] * self._flow.limit_size.max() + self._openings() * most_at_tick(self._flow)
+        if self._flows:
+            largest = max(self._struct.largest_added_order, *(table.limit_size.max() for table in self._flows))
+            ordered = rows["interval"] * largest + self._openings() * max(map(most_at_tick, self._flows))
         elif self._struct.arrivals != layout.ENUMS["Arrivals"]["each"]:
             ordered = rows["interval"] * np.maximum(largest, self._struct.largest_added_order)
         else:

@@ -80,16 +80,19 @@ def opening_book(
     }
 
 
-def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what an agent sees of an opening book, by the names of agents/vocabulary.py, int64 `[M]` or `[1]`."""
-    price, depth = rows["init_price"], rows["init_depth"]
+def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray, flow: bool) -> dict[str, np.ndarray]:
+    """Return what an agent sees of an opening book, by the names of agents/vocabulary.py, int64 `[M]` or `[1]`.
+
+    The book of an order flow has a spread of one tick; how much rests there is not known here, and of no meaning.
+    """
+    price, depth = rows["init_price"], np.maximum(rows["init_depth"], int(flow))
     none = layout.CONSTANTS["kNoPrice"]
     return {
-        "mid2": 2 * price,
+        "mid2": 2 * price - int(flow),
         "ret": np.zeros_like(price),
         "last_price": price,
         "best_bid": np.where(depth > 0, price - 1, -none),
-        "best_ask": np.where(depth > 0, price + 1, none),
+        "best_ask": np.where(depth > 0, price + 1 - int(flow), none),
         "best_bid_qty": depth,
         "best_ask_qty": depth,
         "fundamental": rows["fundamental_price"],

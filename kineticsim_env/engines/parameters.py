@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,18 @@ from kineticsim_env.runtime.fields import (
     ENSEMBLE_WIDE,
     INTEGERS,
     MAX_REGIMES,
+    MILLISECONDS,
     PROBABILITIES,
     REGIME_FIELDS,
     checked,
+    microseconds,
 )
+from kineticsim_env.runtime.flow_table import FlowTable, tables_of
 from kineticsim_env.runtime.values import show
 
 _AS_THEY_ARE = (
     "init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size", "window",
-    "max_quote_qty", "fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency",
+    "max_quote_qty", "fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size",
 )  # fmt: skip
 _CHOSEN = ("tie", "residue", "rounding", "reference")  # each 0, or 1 where the second of two choices is taken
 
@@ -70,15 +73,21 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "regimes": (0, MAX_REGIMES),
         "interval": (0, INTEGERS["interval"][1]),
         "beat": (0, INTEGERS["beat"][1]),
+        "interval_us": (0, microseconds(MILLISECONDS["interval_ms"][1])),
     }
 
 
 def parameter_rows(
-    config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
+    config: MarketConfig,
+    num_rows: int,
+    counts: np.ndarray,
+    replaced: Mapping[str, int],
+    flows: Sequence[FlowTable] = (),
 ) -> dict[str, Any]:
     """Return the integers of `struct MarketParams` by name, int64 `[num_rows]`: 1 if all markets are alike.
 
     Counts are int64 `[num_rows, 4]`, agents per class before replacement; slots replace `replaced` of each.
+    Order flows are numbered as in `flows`, where new ones come last.
     """
     inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
@@ -109,9 +118,13 @@ def parameter_rows(
     agents = np.asarray(0 if config.is_flow else config.num_agents) + config.added_agents
     rows["num_agents"] = column(agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
+    rows["flow"] = column(tables_of(config.flow, flows)[1] if config.is_flow else 0)
+    timed = config.interval_ms is not None
+    rows["quote_latency"] = column(microseconds(config.quote_latency_ms) if timed else config.quote_latency)
+    rows["interval_us"] = column(microseconds(config.interval_ms or 0))
     for name in ("interval", "beat"):
         given = getattr(config, name)
-        default = config.interval if config.is_flow else agents
+        default = config.events_per_interval if config.is_flow else agents
         rows[name] = column(0 if not config.uses_clock else default if given is None else given)
     return rows
 
@@ -136,7 +149,7 @@ def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
 
 # Changes in running markets -------------------------------------------------------------------------------------------
 
-_FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
+_FIXED = (*ENSEMBLE_WIDE, "flow", "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
 
 
 def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:
@@ -180,10 +193,12 @@ def check_latency(config: MarketConfig, began: MarketConfig) -> None:
         ValueError: If so.
     """
     if config.quotes_may_wait and not began.quotes_may_wait:
-        interval = began.events_per_interval
+        name, interval, least = "quote_latency", began.events_per_interval, 1
+        if began.interval_ms is not None:
+            name, interval, least = "quote_latency_ms", began.interval_ms, 0.001
         raise ValueError(
-            f"quote_latency: expected up to {interval - 1}, as the interval is {interval} and the market began with "
-            f"less than that, got {np.max(config.quote_latency)}"
+            f"{name}: expected up to {interval - least:g}, as the interval is {interval:g} and the market began with "
+            f"less than that, got {np.max(getattr(config, name))}"
         )
 
 

@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from kineticsim_env.envs.own_functions import own_functions
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.runtime.names import warn_user
-from kineticsim_env.runtime.values import check_flag
+from kineticsim_env.runtime.values import check_flag, show
 from kineticsim_env.tasks.base import TaskType, make_task
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         engine: str
         device: Any
         auctions_per_step: int
+        horizon_s: float | None
         randomise: Any
         num_scenarios: int
         scenario_seed: int
@@ -102,6 +105,10 @@ def with_task(
     """
     own, fields = own_functions(task, settings.features, settings.terminate, settings.custom_task, roles, **how)
     known = OF_ONE if one_market else OF_MANY
+    given, seconds = fields.get("horizon") if horizon is None else horizon, settings.horizon
+    if seconds is not None and given is not None and not np.array_equal(given, seconds):
+        raise ValueError(f"horizon: expected none, or {seconds}, as horizon_s has it, got {show(given)}")
+    horizon = horizon if seconds is None else seconds
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon}, settings=known)
     if settings.action_mask and made.action_type != "discrete":
         raise ValueError("action_mask: expected False with action_type='continuous', got True")

@@ -250,7 +250,9 @@ class LiveTask:
         drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
         values = self._values_like(self.task, drawn)
         self._check_drawn(values)
-        return self._make_scenarios(randomise, drawn), values
+        table = self._make_scenarios(randomise, drawn)
+        self._simulator.check_flows(table)
+        return table, values
 
     def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the table of scenarios; settings of the task are drawn before."""

@@ -17,7 +17,7 @@ from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import INTEGERS
+from kineticsim_env.runtime.fields import INTEGERS, microseconds
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import PARAMETERS, SCENARIOS, unpack
 from kineticsim_env.runtime.state_ranges import MAX_MONEY, Ranges, columns
@@ -136,8 +136,8 @@ def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Ta
         raise ValueError(f"state[{SCENARIOS!r}]: {error}") from error
 
 
-def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig) -> None:
-    """Refuse parameters, int32 `[M, n]`, that no market of a config's sizes and limits on slots can have.
+def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig, flows: int) -> None:
+    """Refuse parameters, int32 `[M, n]`, that no market of a config's sizes, limits on slots and order flows can have.
 
     Raises:
         ValueError: Naming the field, the first number that is out of its range, and the range.
@@ -152,6 +152,8 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         "inventory_limit": (int(limits.min()), int(limits.max())),
         "regimes": (regimes, regimes),
         "tick_size": (1, min(64, config.num_levels)),
+        "flow": (0, max(0, flows - 1)),
+        "interval_us": (microseconds(config.interval_ms or 0),) * 2,
         **events,
     }
     for name, (low, high) in ranges.items():
@@ -161,7 +163,8 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
             raise ValueError(f"state[{PARAMETERS!r}]: expected {name} from {low} to {high}, got {found}")
     begins = [row[name] for name in ("first_momentum", "first_maker", "first_fundamental")]
     counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker", "fundamental")]
-    if config.is_continuous and not config.quotes_may_wait and bool((row["quote_latency"] >= row["interval"]).any()):
+    interval = row["interval" if config.interval_ms is None else "interval_us"]
+    if config.is_continuous and not config.quotes_may_wait and bool((row["quote_latency"] >= interval).any()):
         raise ValueError(f"state[{PARAMETERS!r}]: expected a quote_latency below the interval, got one that is not")
     built_in = row["num_agents"] - config.added_agents  # indices of inactive ones, too
     disorder = built_in * row["max_order_qty"] + config.added_quantity > MAX_STEP_QTY

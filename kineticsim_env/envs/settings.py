@@ -17,7 +17,7 @@ from kineticsim_env.envs.opponents import OpponentSlot
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import check_count, check_flag
+from kineticsim_env.runtime.values import check_count, check_flag, check_number
 
 _NUMBERS = {AutoresetMode[name.upper()]: number for name, number in layout.ENUMS["Autoreset"].items()}
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -39,6 +39,7 @@ class EnvSettings:
         device: As in `Simulator`.
         auctions_per_step: Auctions per decision, or on the clock intervals: with the task's `decide` other than
             `"interval"` those of the longest.
+        horizon_s: The task's `horizon` in seconds, where the config has `interval_ms`; a whole number of decisions.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
             values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
             the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
@@ -80,6 +81,7 @@ class EnvSettings:
     engine: str = "auto"
     device: Any = None
     auctions_per_step: int = 1
+    horizon_s: float | None = None
     randomise: Any = None
     num_scenarios: int = NUM_SCENARIOS
     scenario_seed: int = 0
@@ -105,6 +107,8 @@ class EnvSettings:
             "autoreset_mode": _check_autoreset(self.autoreset_mode),
             "auctions_per_step": check_count("auctions_per_step", self.auctions_per_step, 1),
         }
+        if self.horizon_s is not None:
+            check_number("horizon_s", self.horizon_s, 0.0, above=True)
         checked |= {name: check_flag(name, getattr(self, name)) for name in _FLAGS}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -113,6 +117,23 @@ class EnvSettings:
     def autoreset(self) -> int:
         """The autoreset mode's number, of `enum Autoreset`."""
         return _NUMBERS[self.autoreset_mode]
+
+    @property
+    def horizon(self) -> int | None:
+        """Decisions of an episode, by its length in seconds; None where that was not given.
+
+        Raises:
+            ValueError: If it is no whole number of decisions, or these have no length.
+        """
+        if self.horizon_s is None:
+            return None
+        if self.config.interval_ms is None:
+            raise ValueError(f"horizon_s: expected None without interval_ms in the config, got {self.horizon_s}")
+        decision = self.config.interval_ms * self.auctions_per_step / 1000
+        decisions = self.horizon_s / decision
+        if abs(decisions - round(decisions)) > 1e-6 or decisions < 0.5:
+            raise ValueError(f"horizon_s: expected a multiple of a decision's {decision:g} s, got {self.horizon_s}")
+        return round(decisions)
 
     @property
     def extras(self) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ def _read_scenarios(core: EnvCore, saved: Mapping[str, torch.Tensor]) -> _Scenar
         return _Scenarios(None, live.values, present, None, None)
     table, values = read_scenarios(saved, lambda fields: live.tables_of({"scenarios": fields}))
     present = saved_states.take(saved, saved_states.PARAMETERS, present)
-    check_parameters(present, core.config, table)
+    check_parameters(present, core.config, table, core.simulator.order_flows)
     of_agents: torch.Tensor | None = None
     if core.simulator.sizes["P"]:
         of_agents = saved_states.take(saved, saved_states.AGENT_PARAMETERS, _agent_parameters(core))

@@ -119,7 +119,11 @@ def _decisions_to_arrive(simulator: Simulator, pace: int) -> int:
     """Return in how many decisions of `pace` intervals what one begins with has arrived in all markets."""
     if not simulator.config.quotes_may_wait:
         return 1
-    latency, interval = simulator.parameter("quote_latency"), simulator.parameter("interval")
+    timed = simulator.config.interval_ms is not None
+    latency, interval = (
+        simulator.parameter("quote_latency"),
+        simulator.parameter("interval_us" if timed else "interval"),
+    )
     return 1 + int((latency // interval).max()) // pace
 
 

@@ -52,12 +52,13 @@ class OrderFlow(FlowTable):
         return cls(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
 
     def config(self, **changes: Any) -> MarketConfig:
-        """Return a market of this flow: 256 ticks that follow the mid, and intervals of 48 events.
+        """Return a market of this flow: 256 ticks that follow the mid, and intervals of 48 events, or of `interval_ms`.
 
         Args:
             **changes: Fields of `MarketConfig` that differ from that.
         """
-        grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": 48, **changes}
+        events = 48 if changes.get("interval_ms") is None else None
+        grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": events, **changes}
         grid = {"init_price": grid["num_levels"] // 2, **grid}
         return make_config({"arrivals": "flow", "mechanism": "continuous", "flow": self, **grid})
 

@@ -60,8 +60,9 @@ INTEGERS = {  # inclusive ranges; those that depend on other fields: fields_toge
     "beat": (1, 1 << 30),
     "orders_per_side": (1, layout.CONSTANTS["kMaxOrdersPerSide"]),
 }
+MILLISECONDS = {"interval_ms": (0.001, 2_000_000.0), "quote_latency_ms": (0.0, 2_000_000.0)}  # whole microseconds
 TEXTS = tuple(CHOICES)  # the fields that are no numbers
-OPTIONAL = ("fundamental_price", "inventory_limit", "interval", "beat")
+OPTIONAL = ("fundamental_price", "inventory_limit", "interval", "beat", "interval_ms")
 # What a regime may change; the order is that of `struct RegimeParams`.
 REGIME_FIELDS = (
     "max_order_qty", "noise_spread", "market_order_prob", "maker_half_spread", "taker_offset", "walk_prob", "jump_prob",
@@ -71,7 +72,7 @@ MAX_REGIMES = 64
 # Everything else may differ from market to market.
 ENSEMBLE_WIDE = (
     "num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes", "agents",
-    "flow",
+    "interval_ms", "agent_prob",
 )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ def _numbers(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray | None
         found = np.array(values, dtype=np.float64)  # exact within the bounds, which are below 2^53
     except OverflowError:  # an int that is too large for a float
         return None
-    low, high = INTEGERS.get(name, (0, 1))
+    low, high = INTEGERS.get(name) or MILLISECONDS.get(name, (0, 1))
     good = (found >= low) & (found <= high)  # False for NaN
     if name in INTEGERS:
         good &= found == np.floor(found)
@@ -139,6 +140,12 @@ def _numbers(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray | None
         _checked_one(name, first.item() if isinstance(first, np.generic) else first)  # raises, and says why
         return None
     return found.astype(np.int64) if name in INTEGERS else found
+
+
+def microseconds(milliseconds: Any) -> Any:
+    """Return a number of milliseconds, or an array of them, as whole microseconds, as engines count them."""
+    found = np.rint(1000 * np.asarray(milliseconds, dtype=np.float64)).astype(np.int64)
+    return found if found.ndim else int(found)
 
 
 def checked_regimes(name: str, value: Any) -> tuple[dict[str, Any], ...] | None:
@@ -185,6 +192,7 @@ def _checked_one(name: str, value: Any) -> Any:
         if not low <= value <= high:
             raise ValueError(f"{name}: expected {low} to {high}, got {show(value)}")
         return int(value)
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name}: expected 0 to 1, got {show(value)}")
+    low, high = MILLISECONDS.get(name, (0, 1))
+    if not low <= value <= high:
+        raise ValueError(f"{name}: expected {low} to {high}, got {show(value)}")
     return float(value)

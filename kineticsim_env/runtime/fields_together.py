@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
-from kineticsim_env.runtime.flow_table import most_at_tick
+from kineticsim_env.runtime.flow_table import most_at_tick, tables_of
 
 _SHARES_NEAR = 1e-6  # what shares may sum to besides 1: those in float32 sum to 1 within 3e-7
 _SHARES_EXACT = 1e-9  # shares that sum to 1 but for the rounding of float64 stay as they are given
@@ -109,19 +109,30 @@ def _check_flow(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     if not config.is_flow:
         if config.flow is not None:
             raise ValueError(f"flow: expected None where arrivals is {config.arrivals!r}, got an order flow")
+        refuse("interval_ms", config.interval_ms is not None, "None where arrivals is not 'flow', as no time passes")
+        for name in ("quote_latency_ms", "agent_prob"):
+            refuse(name, np.asarray(getattr(config, name)) != 0, "0 where arrivals is not 'flow'")
         return
     if config.flow is None:
         raise ValueError(
             "flow: expected an OrderFlow, or the name of one that ships, where arrivals is 'flow', got None"
         )
     refuse("mechanism", not config.is_continuous, "'continuous' where arrivals is 'flow'")
-    refuse("interval", config.interval is None, "a number of events where arrivals is 'flow', as there are no agents")
+    timed = config.interval_ms is not None
+    allowed = "a number of events where arrivals is 'flow' and interval_ms is None"
+    refuse("interval", config.interval is None and not timed, allowed)
+    refuse("quote_latency", (np.asarray(config.quote_latency) != 0) & timed, "0 with interval_ms, but quote_latency_ms")
+    refuse("quote_latency_ms", (np.asarray(config.quote_latency_ms) != 0) & (not timed), "0 where interval_ms is None")
     for name, none in {"population": "fixed", "tick_size": 1, "cancel_prob": 0, "tax": 0, "collar": 0}.items():
         refuse(name, np.asarray(getattr(config, name)) != none, f"{none!r} where arrivals is 'flow'")
-    for name, given in {"agents": bool(config.agents), "regimes": config.regimes is not None}.items():
-        if given:
-            raise ValueError(f"{name}: expected None where arrivals is 'flow', whose orders are of nobody")
-    most = config.num_levels * most_at_tick(config.flow)
+    if config.regimes is not None:
+        raise ValueError("regimes: expected None where arrivals is 'flow', whose orders are of nobody")
+    for kind in config.agents:
+        begins = [start for start in kind.memory.values() if start in ("best_bid_qty", "best_ask_qty")]
+        if begins:
+            raise ValueError(f"agents: expected no memory that begins with {begins[0]!r} where arrivals is 'flow'")
+    refuse("agent_prob", config.agent_prob > 0 and not config.added_agents, "0 without agents")
+    most = config.num_levels * max(most_at_tick(table) for table in tables_of(config.flow)[0])
     if most >= 1 << 31:
         raise ValueError(f"flow: expected a book that opens with less than 2^31 units on a side, got up to {most}")
 

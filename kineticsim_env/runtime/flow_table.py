@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,12 +49,13 @@ FIELDS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "follow": ((len(AFTER), STATES, STATES), 0, SHARE),
 }
 
-# Of the state of a market's flow, int64 `[8]`, the least and the most of each number, in their order.
+# Of the state of a market's flow, int64 `[9]`, the least and the most of each number, in their order.
 STATE = {
     "last_trade": (-1, 1), "last_jump": (-1, 1), "left": (0, FIELDS["jump_events"][2]), "limit": (-(2**31), 2**31),
-    "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1), "unused": (0, 0),
+    "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1),
+    "now": (0, 2**62 - 1), "events": (0, 2**32 - 1),
 }  # fmt: skip
-TIME = list(STATE).index("time")
+TIME, NOW = list(STATE).index("time"), list(STATE).index("now")
 
 
 def shipped() -> dict[str, Path]:
@@ -184,15 +185,60 @@ def numbers_of_engines(table: FlowTable) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.int64)
 
 
-def checked_flow(name: str, value: Any) -> FlowTable | None:
-    """Return a config's order flow: a table, that of a name, or that of plain numbers; or None."""
-    if value is None or isinstance(value, FlowTable):
+def checked_flow(name: str, value: Any) -> FlowTable | np.ndarray | None:
+    """Return a config's order flow: a table, that of a name, or that of plain numbers; or None.
+
+    Of a sequence, or of what `plain_flow` made of one, an array of each market's table, `[M]`.
+    """
+    if isinstance(value, Mapping) and value.keys() == {"tables", "of"}:
+        tables, of = [_checked_one(name, one) for one in value["tables"]], np.asarray(value["of"])
+        if of.dtype.kind != "i" or of.ndim != 1 or not ((of >= 0) & (of < len(tables))).all():
+            raise ValueError(
+                f"{name}['of']: expected numbers of tables, 0 to {len(tables) - 1}, got {show(value['of'])}"
+            )
+        value = [tables[place] for place in of]
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return None if value is None else _checked_one(name, value)
+    if not len(value):
+        raise ValueError(f"{name}: expected one order flow, or one per market, got an empty sequence")
+    known: dict[Any, FlowTable] = {}  # a name is read once
+    found = np.empty(len(value), object)
+    for market, one in enumerate(value):
+        key = one if isinstance(one, str) else id(one)
+        found[market] = known[key] if key in known else known.setdefault(key, _checked_one(name, one))
+    found.flags.writeable = False
+    return found
+
+
+def plain_flow(flow: FlowTable | np.ndarray) -> dict[str, Any]:
+    """Return one table, or one per market, as plain numbers, which `checked_flow` reads again."""
+    if isinstance(flow, FlowTable):
+        return flow.numbers()
+    tables, of = tables_of(flow)
+    return {"tables": [table.numbers() for table in tables], "of": of.tolist()}
+
+
+def tables_of(
+    flow: FlowTable | np.ndarray | None, known: Sequence[FlowTable] = ()
+) -> tuple[list[FlowTable], np.ndarray]:
+    """Return the tables that there are, after those that are `known`, and which each market has, int64 `[M]`."""
+    tables, places = list(known), {}
+    each = [] if flow is None else [flow] if isinstance(flow, FlowTable) else flow
+    for table in each:
+        if id(table) not in places:
+            places[id(table)] = next((place for place, one in enumerate(tables) if one == table), len(tables))
+            tables += [table] * (places[id(table)] == len(tables))
+    return tables, np.array([places[id(table)] for table in each], np.int64)
+
+
+def _checked_one(name: str, value: Any) -> FlowTable:
+    if isinstance(value, FlowTable):
         return value
     if isinstance(value, str):
         return FlowTable.load(shipped()[check_choice(name, value, shipped())])
     if isinstance(value, Mapping):
         return FlowTable.of_numbers(value, name)
-    raise TypeError(f"{name}: expected an OrderFlow, the name of one that ships, or None, got {show(value)}")
+    raise TypeError(f"{name}: expected an OrderFlow, or the name of one that ships, got {show(value)}")
 
 
 def most_at_tick(table: FlowTable) -> int:

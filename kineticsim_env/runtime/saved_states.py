@@ -17,7 +17,7 @@ import torch
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
-from kineticsim_env.runtime.flow_table import FlowTable, numbers_of_engines
+from kineticsim_env.runtime.flow_table import FlowTable, numbers_of_engines, tables_of
 from kineticsim_env.runtime.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS, AGENT_PARAMETERS = "about", "scenarios", "parameters", "agent_parameters"
@@ -70,14 +70,22 @@ def describe(settings: Any) -> dict[str, Any]:
     return {name: _described(value) for name, value in fields.items() if not _is_later(name, value)}
 
 
+_LATER = (("orders_per_side", 1), ("flow", None), ("interval_ms", None), ("quote_latency_ms", 0.0), ("agent_prob", 0.0))
+
+
 def _is_later(name: str, value: Any) -> bool:
     """Return whether a field is as it was before there was one, so that states saved then are of the same market."""
-    return (isinstance(value, dict) and not value) or (name, value) in (("orders_per_side", 1), ("flow", None))
+    if isinstance(value, np.ndarray):
+        return False
+    return (isinstance(value, dict) and not value) or (name, value) in _LATER
 
 
 def _described(value: Any) -> Any:
     if isinstance(value, FlowTable):
         return digest(numbers_of_engines(value))
+    if isinstance(value, np.ndarray) and value.dtype == object:  # an order flow of each market
+        tables, of = tables_of(value)
+        return [digest(of), *(digest(numbers_of_engines(table)) for table in tables)]
     if isinstance(value, tuple):  # as it is read again
         return list(value)
     if isinstance(value, Mapping):  # agents of classes that users have written

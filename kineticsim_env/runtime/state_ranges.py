@@ -76,9 +76,14 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     if "queue" in saved and saved["queue"].numel():
         _check_queues(check, saved, levels)
     if "lives" in saved:
-        _check_flow(check, saved)
+        _check_flow(check, saved, row["interval_us"] > 0)
     if "due" in saved:
-        _check_under_way(check, saved, row["interval"])
+        if bool((row["interval_us"] > 0).any()):  # what is due has a time
+            said = "1 + now or more, and up to 2^31 - 1 microseconds beyond that"
+            _check_under_way(check, saved, saved["flow"][:, flow_table.NOW], 1000 * 2**31, said)
+        else:
+            said = "1 + t * interval or more, and up to 2^31 - 1 beyond that"
+            _check_under_way(check, saved, saved["t"] * row["interval"], 2**31, said)
 
 
 def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
@@ -139,8 +144,11 @@ def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int)
     check.refuse("moments", (saved["moments"] < 0) | (saved["moments"] > latest), "0 to 256 t, 0 without a quote")
 
 
-def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
-    """A tick has orders of a life where it has units of it, no more orders than units, and less than 2^15 orders."""
+def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor], timed: torch.Tensor) -> None:
+    """A tick has orders of a life where it has units of it, no more orders than units, and less than 2^15 orders.
+
+    Where intervals have a length, `timed`, no event is later than now; elsewhere what is of these alone is 0.
+    """
     lives, some = saved["lives"].long(), saved["fleeting_units"].long()
     there = saved["bid"].long() + saved["ask"].long()
     check.refuse("fleeting_units", (some < 0) | (some > there), "0 to the tick's units")
@@ -152,17 +160,20 @@ def _check_flow(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
         outside = (values < low) | (values > high) | (values == 0) & one_way
         said = f"{low} or {high}" if one_way else f"{low} to {high}"
         check.refuse("flow", outside, f"{said} of {name}", (slice(None), place))
+    time, now = saved["flow"][:, flow_table.TIME], saved["flow"][:, flow_table.NOW :]
+    check.refuse("flow", timed & (now[:, 0] < time), "a now of at least `time`", (slice(None), flow_table.NOW))
+    untimed = (now != 0) & ~timed[:, None]
+    check.refuse("flow", untimed, "0 where intervals have no length", (slice(None), slice(flow_table.NOW, None)))
 
 
-def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], interval: torch.Tensor) -> None:
-    """What is under way is due from the next event on, the oldest first; where nothing is, all is 0."""
-    due, now = saved["due"], (saved["t"] * interval)[:, None]
+def _check_under_way(check: Ranges, saved: Mapping[str, torch.Tensor], now: torch.Tensor, most: int, said: str) -> None:
+    """What is under way is due from now on, int64 `[M]`, the oldest first; where nothing is, all is 0."""
+    due, now = saved["due"], now[:, None]
     check.refuse("due", due < 0, "0 or more")
     before, after = due[:, :-1], due[:, 1:]
     later = (slice(None), slice(1, None))
     check.refuse("due", (after > 0) & (after < before.where(before > 0, after + 1)), "no fall, and zeros last", later)
-    outside = (due > 0) & ((due <= now) | (due > now + 2**31))
-    check.refuse("due", outside, "1 + t * interval or more, and up to 2^31 - 1 beyond that")
+    check.refuse("due", (due > 0) & ((due <= now) | (due > now + most)), said)
     none = due == 0
     for name in ("due_quotes", "due_flags"):
         nothing = none.view(*none.shape, *[1] * (saved[name].dim() - 2))

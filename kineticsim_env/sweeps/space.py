@@ -260,7 +260,7 @@ def as_item(value: Any) -> Any:
 
 def _apart(name: str) -> bool:
     """Say whether what a name means is the same in all markets of a launch."""
-    return name == "preset" or name in ENSEMBLE_WIDE or name.endswith(".count") or of_regime(name) is not None
+    return name in ("preset", "flow", *ENSEMBLE_WIDE) or name.endswith(".count") or of_regime(name) is not None
 
 
 def _stored(name: str, value: Any) -> Any:

@@ -130,7 +130,7 @@ def _best_seen(tables: Sequence[dict[int, int]]) -> dict[str, int]:
 def _memory(simulator: Ensemble, state: dict[str, torch.Tensor], seen: dict[str, int]) -> torch.Tensor:
     """Return what agents remember as an episode begins with that book, int32 `[M, Q]`."""
     regime = state["regime"].cpu().numpy() if "regime" in state else np.zeros(simulator.num_markets, np.int64)
-    at_opening = seen_at_opening(simulator.rows, regime)
+    at_opening = seen_at_opening(simulator.rows, regime, simulator.config.is_flow)
     values = {name: np.broadcast_to(np.asarray(seen.get(name, value)), (simulator.num_markets,))
               for name, value in at_opening.items()}  # fmt: skip
     return torch.from_numpy(opening_memory(simulator._groups, values)).to(simulator.device)

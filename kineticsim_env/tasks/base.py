@@ -179,6 +179,8 @@ class Task:
                 raise ValueError(
                     f"decide: expected 'interval' with mechanism={config.mechanism!r}, got {self.decide!r}"
                 )
+            if config.interval_ms is not None:
+                raise ValueError(f"decide: expected 'interval' with interval_ms, got {self.decide!r}")
             config = config.replace(interval=1)
         limit = config.inventory_limit
         if limit is None:

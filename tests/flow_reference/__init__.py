@@ -60,9 +60,16 @@ class FlowReference:
         return library().flow_play(self._of, events)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return bid, ask, fleeting_units [L], lives [2, L], flow [8], and last_tick, price_origin, volume."""
+        """Return bid, ask, fleeting_units [L], lives [2, L], flow [9], and last_tick, price_origin, volume."""
         levels = self._levels
-        shapes = {"bid": levels, "ask": levels, "lives": (2, levels), "fleeting_units": levels, "flow": 8, "numbers": 3}
+        shapes = {
+            "bid": levels,
+            "ask": levels,
+            "lives": (2, levels),
+            "fleeting_units": levels,
+            "flow": len(flow_table.STATE),
+            "numbers": 3,
+        }
         found = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         library().flow_state(self._of, *(array.ctypes.data for array in found.values()))
         return found

@@ -28,7 +28,7 @@ void flow_state(void* of, int64_t* bid, int64_t* ask, int64_t* lives, int64_t* f
     for (int life = 0; life < 2; ++life) lives[life * market.levels + tick] = bids.count[life] + asks.count[life];
     fleeting[tick] = bids.units[ks::kFleeting] + asks.units[ks::kFleeting];
   }
-  *reinterpret_cast<ks::FlowState*>(flow) = market.flow;
+  market.flow.store(flow);
   numbers[0] = market.last_tick, numbers[1] = market.origin, numbers[2] = market.volume;
 }
 

@@ -37,7 +37,7 @@ struct FlowMarket {
   const FlowNumbers table;
   const int levels, window, beat;
   const uint64_t key;
-  FlowState flow = {1, 1, 0, 0, 0, 0, 0, 0};
+  FlowState flow = {1, 1, 0, 0, 0, 0, 0, 0, 0};
   int64_t g = 0, volume = 0;
   int32_t origin = 0, last_tick;
   bool stopped = false;
@@ -164,7 +164,7 @@ struct FlowMarket {
 
   void play() {
     if (g % beat == 0) follow_mid();
-    advance_clock(flow, table, flow_word(key, g, kClockWord));
+    advance_clock(flow, table, clock_word(flow_word(key, g, kClockWord), table.logarithms));
     const Best before = best();
     const int64_t units = take_event(before);
     flow.after = units > 0 ? kAfterTrade : best() != before ? kAfterMove : kAfterNothing;

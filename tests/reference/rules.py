@@ -55,9 +55,12 @@ DEFAULTS: dict[str, Any] = {
     "orders_per_side": 1,
     "agents": {},
     "flow": None,  # which tests/flow_reference plays
+    "interval_ms": None,
+    "quote_latency_ms": 0.0,
+    "agent_prob": 0.0,
 }
 ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "orders_per_side", "regimes")
-ENSEMBLE += ("agents", "flow")
+ENSEMBLE += ("agents", "flow", "interval_ms", "agent_prob")
 THRESHOLDS = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
 THRESHOLDS["regime_switch_prob"] = 1 << 16
 BY_REGIME = ("noise_spread", "max_order_qty", "market_order_prob", "maker_half_spread", "taker_offset")

@@ -17,10 +17,11 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import Engine, pack, unpack
 from kineticsim_env.engines.numpy import market, tasks
-from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, MARKET_STATE, SLOT_STATE
-from kineticsim_env.engines.parameters import regime_rows
+from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, MARKET_STATE, SLOT_STATE, stacked
+from kineticsim_env.engines.parameters import regime_rows, threshold
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.runtime.flow_table import FlowTable
 
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
 RUN_OUTPUT = ("fills", "value", "rejects", *(f"series_{name}" for name in market.SERIES))
@@ -54,8 +55,11 @@ class NumpyEngine(Engine):
         """See `Engine.set_ensemble`; regimes are int64 `[R]` by the names of `struct RegimeParams`, or None."""
         self._args["arrivals"] = layout.ENUMS["Arrivals"][config.arrivals]
         self._args["mechanism"] = layout.ENUMS["Mechanism"][config.mechanism]
+        self._args["agent_threshold"] = int(threshold(config.agent_prob, 1 << 16))
         self._args["regimes"] = None if config.regimes is None else regime_rows(config)
-        self._args["flow_table"] = config.flow
+
+    def set_flows(self, tables: Sequence[FlowTable]) -> None:
+        self._args["flow_table"] = stacked(tables)
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:
         self._args["agents"] = tuple(groups)

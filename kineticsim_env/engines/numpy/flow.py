@@ -9,13 +9,27 @@ from typing import NamedTuple
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats, lives, queues, under_way
-from kineticsim_env.engines.numpy.auction import observed_mid2
+from kineticsim_env.engines.numpy.agents import added_order_at, look
+from kineticsim_env.engines.numpy.auction import observed_mid2, quotes_on_grid
 from kineticsim_env.engines.numpy.lives import EDGES, GROUP_OF, MOST_ORDERS
+from kineticsim_env.engines.numpy.orders import View
 from kineticsim_env.engines.numpy.rules import bits
-from kineticsim_env.engines.numpy.state import WORD_FLOW, Markets
+from kineticsim_env.engines.numpy.state import (
+    AFTER,
+    EVENTS,
+    LAST_JUMP,
+    LAST_TRADE,
+    LEFT,
+    LIMIT,
+    NOW,
+    STATE,
+    TIME,
+    WORD_FLOW,
+    WORD_WALK,
+    Markets,
+)
 from kineticsim_env.engines.numpy.trades import check_resting, trade
 
-LAST_TRADE, LAST_JUMP, LEFT, LIMIT, STATE, AFTER, TIME = range(7)  # columns of `flow`
 NOTHING, MARKET, LIMIT_ORDER, CANCELLATION = range(4)  # what an event does
 MOST_WEIGHT, MOST_TIME = 2**40, 2**62
 LOG2 = np.rint(2**16 * np.log2(1 + np.arange(257) / 256)).astype(np.int64)
@@ -46,33 +60,101 @@ def flow_interval(m: Markets) -> tuple[np.ndarray, np.ndarray]:
     """Play one interval; return volume [m] and fills [m, K, 2]. On an error markets are left half done."""
     volume, fills = m.volume, np.zeros((*m.cash.shape, 2), np.int64)
     m.signed_volume, came = np.zeros_like(volume), np.zeros_like(m.t)
-    for place in range(m.params["interval"][0]):
-        play_event(m, m.first_event + place, came, fills)
+    if m.has_lengths:
+        play_length(m, came, fills)
+    else:
+        for place in range(m.params["interval"][0]):
+            play_event(m, m.first_event + place, came, fills)
     m.t = m.t + 1
     m.trades = m.trades + (m.volume > volume)
     return m.volume - volume, fills
 
 
+def play_length(m: Markets, came: np.ndarray, fills: np.ndarray) -> None:
+    """Play an interval that has a length, of which each market has events of its own number."""
+    begin, most = m.flow[:, EVENTS], m.params["interval"]
+    end = m.flow[:, NOW] + m.interval_length
+    m.check(end >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    while True:
+        due = np.where(m.due[:, 0] > 0, m.due[:, 0] - 1, end)
+        g, latest = m.flow[:, EVENTS], np.minimum(due, end)
+        comes, full = next_time(m, g)[1] <= latest, (g - begin) % 2**32 == most
+        plays, arrives = comes & ~full, ~(comes & ~full) & (due < end)
+        if plays.any():
+            some, numbers = m.of(plays), (came[plays], fills[plays])
+            play_event(some, g[plays], *numbers)
+            some.flow[:, EVENTS] = (g[plays] + 1) % 2**32
+            m.take_back(some, plays)
+            came[plays], fills[plays] = numbers
+        if arrives.any():
+            under_way.arrive_now(m, arrives, came, fills)
+        elif not plays.any():
+            break
+    m.flow[:, NOW] = np.where(comes, m.flow[:, TIME], end)
+
+
 def play_event(m: Markets, g: np.ndarray, came: np.ndarray, fills: np.ndarray) -> Event:
     """Play event g, [m]; `came` and `fills` are as in `under_way.arrive`."""
     made_up, left_behind = hold_beat(m, g, g % m.params["beat"] == 0)
-    advance_clock(m, g)
-    under_way.arrive(m, g, came, fills)
+    m.flow[:, STATE], m.flow[:, TIME] = next_time(m, g)
+    m.check(m.flow[:, TIME] >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    if not m.has_lengths:
+        under_way.arrive(m, g, came, fills)
     before = np.stack(lives.best(m))
+    deed, fled, traded = flow_acts(m, g, fills) if not m.groups else flow_or_agents_act(m, g, fills)
+    moved = (np.stack(lives.best(m)) != before).any(axis=0)
+    m.flow[:, AFTER] = np.where(traded > 0, 2, moved)
+    return Event(deed, fled, traded, made_up, left_behind)
+
+
+def flow_acts(m: Markets, g: np.ndarray, fills: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
+    """Return what the flow does at event g, whether that is of a flight, bool [m], and what trades, [m]."""
     flight, over, calm = flee(m, g)
     word = m.word(WORD_FLOW + 2, g)
-    begins = calm & (bits(word, 0, 32) < m.table.jump_hazard)
-    way = same_or_other(m.flow[:, LAST_JUMP], bits(word, 32, 16) < m.table.jump_same)
+    begins = calm & (bits(word, 0, 32) < m.table("jump_hazard"))
+    way = same_or_other(m.flow[:, LAST_JUMP], bits(word, 32, 16) < m.table("jump_same"))
     begin_jump(m, begins, way, bits(word, 48, 4))
     chosen = choose(m, g, ~over)
     deed = Deed(*(np.where(over, one, other) for one, other in zip(flight, chosen, strict=True)))
     traded = carry_out(m, g, deed, fills)
     word = m.word(WORD_FLOW + 1, g)
-    follows = (m.flow[:, LEFT] == 0) & (bits(word, 20, 16) < m.table.jump_after_trade)
+    follows = (m.flow[:, LEFT] == 0) & (bits(word, 20, 16) < m.table("jump_after_trade"))
     begin_jump(m, (chosen.kind == MARKET) & follows, 2 * deed.side - 1, bits(word, 36, 4))
-    moved = (np.stack(lives.best(m)) != before).any(axis=0)
-    m.flow[:, AFTER] = np.where(traded > 0, 2, moved)
-    return Event(deed, over, traded, made_up, left_behind)
+    return deed, over, traded
+
+
+def flow_or_agents_act(m: Markets, g: np.ndarray, fills: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
+    """Return what `flow_acts` does; where an agent comes, that nothing else is done, and what its order trades."""
+    comes = bits(m.word(WORD_FLOW + 5, g), 0, 16) < m.agent_threshold
+    found = [np.zeros_like(m.t) for _ in range(len(Deed._fields) + 2)]
+    for chosen, agent in ((comes, True), (~comes, False)):
+        if chosen.any():
+            some, theirs = m.of(chosen), fills[chosen]
+            if agent:
+                parts = [*(np.zeros_like(some.t) for _ in found[:-1]), agent_acts(some, g[chosen], theirs)]
+            else:
+                deed, fled, traded = flow_acts(some, g[chosen], theirs)
+                parts = [*deed, fled, traded]
+            for all_markets, part in zip(found, parts, strict=True):
+                all_markets[chosen] = part
+            m.take_back(some, chosen)
+            fills[chosen] = theirs
+    return Deed(*found[:-2]), found[-2] > 0, found[-1]
+
+
+def agent_acts(m: Markets, g: np.ndarray, fills: np.ndarray) -> np.ndarray:
+    """Let an agent that users have added come at event g; return what its order trades, [m]."""
+    each, coin = np.arange(len(m.rows)), bits(m.word(WORD_WALK, g // m.params["beat"]), 16, 1)
+    agent = bits(m.word(WORD_FLOW + 5, g), 32, 32) * m.params["num_agents"] >> 32
+    view = View(observed_mid2(m), m.ret, m.beat_price, coin)
+    seen = look(m, view, g, quotes_on_grid(m))
+    sells, tick, quantity, fired = added_order_at(m, agent, m.word(0, g), view, seen)
+    traded = trade(m, ~sells, tick, quantity, fills)
+    left = np.where(fired, 0, quantity - traded)
+    rests, side, lasting = (left > 0) & (m.lives[each, 1, tick] < MOST_ORDERS), sells.astype(np.int64), np.ones_like(g)
+    lives.rest(m, rests, side, tick, lasting, left)
+    check_resting(m, ~sells, left * rests)
+    return traded
 
 
 # ------------------------------------------------------------------------------------------- before anything is drawn
@@ -93,12 +175,12 @@ def hold_beat(m: Markets, g: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, n
     return made_up, left_behind
 
 
-def advance_clock(m: Markets, g: np.ndarray) -> None:
+def next_time(m: Markets, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clock's state with event g, and the time of that event, [m] each."""
     word, flow = m.word(WORD_FLOW + 3, g), m.flow
-    follow = m.table.follow[flow[:, AFTER], flow[:, STATE]]
-    flow[:, STATE] = (bits(word, 32, 16)[:, None] >= follow).sum(axis=1)
-    flow[:, TIME] += m.table.gap[flow[:, STATE]] * exponential(bits(word, 0, 32)) >> 16
-    m.check(flow[:, TIME] >= MOST_TIME, "the flow's time would reach 2^62 nanoseconds (reset it more often)")
+    follow = m.table("follow", flow[:, AFTER], flow[:, STATE])
+    state = (bits(word, 32, 16)[:, None] >= follow).sum(axis=1)
+    return state, flow[:, TIME] + (m.table("gap", state) * exponential(bits(word, 0, 32)) >> 16)
 
 
 def exponential(u32: np.ndarray) -> np.ndarray:
@@ -119,9 +201,9 @@ def same_or_other(way: np.ndarray, same: np.ndarray) -> np.ndarray:
 
 def begin_jump(m: Markets, begins: np.ndarray, way: np.ndarray, number: np.ndarray) -> None:
     """Begin a jump up (way 1) or down (-1) where it `begins`, bool [m]."""
-    (bid, ask), size = lives.best(m), m.table.jump_size[number]
+    (bid, ask), size = lives.best(m), m.table("jump_size", number)
     limit = np.where(way == 1, ask + size, bid - size) + m.price_origin
-    for column, value in ((LEFT, m.table.jump_events), (LAST_JUMP, way), (LIMIT, limit)):
+    for column, value in ((LEFT, m.table("jump_events")), (LAST_JUMP, way), (LIMIT, limit)):
         m.flow[:, column] = np.where(begins, value, m.flow[:, column])
 
 
@@ -144,7 +226,7 @@ def flee(m: Markets, g: np.ndarray) -> tuple[Deed, np.ndarray, np.ndarray]:
     drawn = bits(word, 32, 16) * there[each, tick] >> 16
     life = (drawn >= m.lives[each, 0, tick]).astype(np.int64)
     units = lives.units_that_go(m, side, tick, life, bits(word, 48, 4))
-    trades = bits(word, 0, 16) < m.table.jump_traded
+    trades = bits(word, 0, 16) < m.table("jump_traded")
     kind = np.where(over & (there.sum(axis=1) > 1), np.where(trades, MARKET, CANCELLATION), NOTHING)
     units = np.where(trades, np.minimum(units, all_but_one(m, side)), units)
     return Deed(kind, side, tick, life, units), over, ~lasts
@@ -160,22 +242,22 @@ def all_but_one(m: Markets, side: np.ndarray) -> np.ndarray:
 
 def choose(m: Markets, g: np.ndarray, goes_on: np.ndarray) -> Deed:
     """Return what an event does that `goes_on` to the choice, bool [m]; and remember which way market orders go."""
-    table, each, word = m.table, np.arange(len(m.rows)), m.word(WORD_FLOW + 1, g)
+    each, word = np.arange(len(m.rows)), m.word(WORD_FLOW + 1, g)
     bid, ask = lives.best(m)
-    limit = table.limit[:, np.minimum(np.maximum(ask - bid, 1), 3) - 1].transpose(1, 0, 2)  # [m, side, band]
-    cancel = lives.orders(m) * table.cancel[:, lives.bands(m)].transpose(1, 2, 0, 3)  # [m, side, life, L]
+    limit = m.table("limit")[each, :, np.minimum(np.maximum(ask - bid, 1), 3) - 1]  # [m, side, band]
+    life = np.arange(2)[:, None]
+    cancel = lives.orders(m) * m.table("cancel", life, lives.bands(m)[:, :, None])  # [m, side, life, L]
     cancel_of_side = cancel.sum(axis=(2, 3))
     too_much = goes_on & (cancel_of_side >= MOST_WEIGHT).any(axis=1)
     m.check(too_much, "a side's weight of cancellations would reach 2^40 (reset it more often)")
-    market = np.full((len(each), 1), table.market)
-    weights = np.concatenate([market, limit.sum(axis=2), cancel_of_side], axis=1)
+    weights = np.concatenate([m.table("market")[:, None], limit.sum(axis=2), cancel_of_side], axis=1)
     part, r = fall(high_product(m.word(WORD_FLOW, g), weights.sum(axis=1)), weights)
     kind = np.select([~goes_on, part == 0, part <= 2, part <= 4], [NOTHING, MARKET, LIMIT_ORDER, CANCELLATION], NOTHING)
 
-    way = same_or_other(m.flow[:, LAST_TRADE], bits(word, 0, 16) < table.market_same)
+    way = same_or_other(m.flow[:, LAST_TRADE], bits(word, 0, 16) < m.table("market_same"))
     m.flow[:, LAST_TRADE] = np.where(kind == MARKET, way, m.flow[:, LAST_TRADE])
     side = np.where(kind == MARKET, way == 1, part % 2 == 0).astype(np.int64)
-    units = np.minimum(table.market_size[bits(word, 16, 4)], all_but_one(m, side))
+    units = np.minimum(m.table("market_size", bits(word, 16, 4)), all_but_one(m, side))
     deed = Deed(kind, side, np.zeros_like(side), np.zeros_like(side), units)
     deed = choose_limit_order(m, word, deed, r, limit[each, side])
     return choose_cancellation(m, word, deed, r, cancel[each, side])
@@ -205,8 +287,8 @@ def choose_limit_order(m: Markets, word: np.ndarray, deed: Deed, r: np.ndarray, 
     distance = FIRST[band] + (bits(word, 0, 16) * WIDTH[band] >> 16)
     bid, ask = lives.best(m)
     tick = np.where(deed.side == 1, bid + distance, ask - distance)
-    life = (bits(word, 16, 16) >= m.table.fleeting[band]).astype(np.int64)
-    units = m.table.limit_size[deed.side, life, GROUP_OF[band], bits(word, 32, 4)]
+    life = (bits(word, 16, 16) >= m.table("fleeting", band)).astype(np.int64)
+    units = m.table("limit_size", deed.side, life, GROUP_OF[band], bits(word, 32, 4))
     inside = (tick >= 0) & (tick < m.num_levels)
     tick = np.where(inside, tick, 0)
     rests = inside & (m.lives[each, life, tick] < MOST_ORDERS)

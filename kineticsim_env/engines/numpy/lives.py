@@ -88,13 +88,14 @@ def make_up(
     word = m.words(WORD_FLOW + first_word + np.arange(m.num_levels), g)
     side, here = chosen[:, 1].astype(np.int64), chosen[:, 0] | chosen[:, 1]
     band = np.where(chosen[:, 1], band[:, 1], band[:, 0])
-    count = np.stack([m.table.resting[side, life, band] + bits(word, 16 * life, 16) >> 16 for life in range(2)], axis=1)
+    orders = [m.table("resting", side, life, band) + bits(word, 16 * life, 16) >> 16 for life in range(2)]
+    count = np.stack(orders, axis=1)
     count *= here[:, None]
     count[:, 1] += here & never_empty & ~count.any(axis=1)
     units, all_orders = np.zeros_like(count), count.sum(axis=1)
     for k in range(all_orders.max(initial=0)):
         life = (k >= count[:, 0]).astype(np.int64)
-        size = m.table.limit_size[side, life, GROUP_OF[band], bits(word, 32 + 4 * (k % 8), 4)] * (k < all_orders)
+        size = m.table("limit_size", side, life, GROUP_OF[band], bits(word, 32 + 4 * (k % 8), 4)) * (k < all_orders)
         units += np.stack([size * (life == 0), size * (life == 1)], axis=1)
     m.lives = m.lives + count
     m.fleeting_units = m.fleeting_units + units[:, 0]
@@ -125,7 +126,7 @@ def units_that_go(m: Markets, side: np.ndarray, tick: np.ndarray, life: np.ndarr
     each = np.arange(len(m.rows))
     n, fleeting = m.lives[each, life, tick], m.fleeting_units[each, tick]
     q = np.where(life == 0, fleeting, m.bid[each, tick] + m.ask[each, tick] - fleeting)
-    sizes = m.table.limit_size[side, life, GROUP_OF[bands(m)[each, side, tick]]]
+    sizes = m.table("limit_size", side, life, GROUP_OF[bands(m)[each, side, tick]])
     share = SIZES * sizes[each, number] * q // (np.maximum(n, 1) * sizes.sum(axis=1))
     return np.where(n == 1, q, clip(share, 1, q - (n - 1)))
 

@@ -46,7 +46,7 @@ def decision(
         submit(m, quotes, flags, at_deadline)
     for i in range(auctions):
         if m.continuous:
-            yield continuous_interval(m) if m.table is None else flow_interval(m)
+            yield flow_interval(m) if m.plays_flow else continuous_interval(m)
             continue
         # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
         fresh = apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None

@@ -4,13 +4,16 @@ Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot, [m, J] pe
 level after level of its ladder, one place or two. With one order per side J is K.
 """
 
+import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.engines.numpy.rules import best_prices, episode_key, random_words
 from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime.flow_table import FIELDS, FlowTable
 
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
@@ -32,6 +35,7 @@ MARKET_STATE = (
     "agent_memory", "lives", "fleeting_units", "flow",
 )  # fmt: skip
 FLOW_STATE = MARKET_STATE[-3:]  # of an order flow
+LAST_TRADE, LAST_JUMP, LEFT, LIMIT, STATE, AFTER, TIME, NOW, EVENTS = range(9)  # columns of `flow`
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
 WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
 SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
@@ -45,6 +49,11 @@ TASK_VALUES = (
 )  # fmt: skip
 PENALTIES = TASK_VALUES[6:10]  # these are double, the others whole
 CLASSES = ("noise", "momentum", "maker", "fundamental")
+
+
+def stacked(tables: Sequence[FlowTable]) -> dict[str, np.ndarray]:
+    """Return the numbers of order flows by name, of all flows each."""
+    return {name: np.stack([np.asarray(getattr(table, name)) for table in tables]) for name in FIELDS}
 
 
 class Markets:
@@ -61,8 +70,9 @@ class Markets:
             where all have the same.
         groups: Classes of agents that users have added, with where their numbers are.
         agent_parameters: Their parameters, [m, P], where there are any classes;
-        first_added: and the index of the first such agent, [m].
-        table: The `FlowTable` of a fitted order flow, or None.
+        first_added: and the index of the first such agent, [m];
+        agent_threshold: of 2^16 the share of events of an order flow at which they come.
+        plays_flow: Whether orders are those of a fitted flow; its numbers are what `table` returns.
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
         rejects: Of the last decision, [m, K, N, 2], why bids and asks that arrived in it were not placed. No state.
@@ -134,8 +144,9 @@ class Markets:
         self.decision_events = np.zeros(len(rows), np.int64)
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
-        self.groups = args.get("agents") or ()
-        self.table: Any = args.get("flow_table")
+        self.groups, self.agent_threshold = args.get("agents") or (), args.get("agent_threshold") or 0
+        self._tables: Any = args.get("flow_table")
+        self.plays_flow = self._tables is not None
         if self.groups:
             self.agent_parameters = np.broadcast_to(
                 args["agent_parameters"], (args["markets"], args["agent_parameters"].shape[1])
@@ -184,6 +195,39 @@ class Markets:
         values = zip(TASK_VALUES, self.task_values[:, k].T, strict=True)
         own = {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
         return task | own | {"horizon": own["horizon"] * task["longest"]}
+
+    def of(self, chosen: np.ndarray) -> "Markets":
+        """Return the chosen markets, bool [m], as copies, which `take_back` puts in their places."""
+        some = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(some, name, value[chosen])
+        some.params, some.now = ({name: x[chosen] for name, x in of.items()} for of in (self.params, self.now))
+        return some
+
+    def take_back(self, some: "Markets", chosen: np.ndarray) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, value.copy())  # whoever has it from before keeps what it was
+                getattr(self, name)[chosen] = getattr(some, name)
+
+    def table(self, name: str, *index: np.ndarray) -> np.ndarray:
+        """Return numbers of the markets' order flows: an array of `FlowTable`, [m, ...], or of it what an index says.
+
+        The indices, [m, ...], are of its first axes, and broadcast against each other.
+        """
+        more = max((np.ndim(one) for one in index), default=1) - 1
+        return self._tables[name][(self.params["flow"].reshape(-1, *[1] * more), *index)]
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether intervals have a length, and not a number of events."""
+        return self.plays_flow and bool((self.params["interval_us"] > 0).all())
+
+    @property
+    def interval_length(self) -> np.ndarray:
+        """In nanoseconds, [m]."""
+        return 1000 * self.params["interval_us"]
 
     @property
     def first_event(self) -> np.ndarray:

@@ -254,14 +254,14 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
         m.regime = args["bank_regime"][snapshot].astype(np.int64)
     if args.get("bank_memory") is not None:
         m.agent_memory = args["bank_memory"][snapshot].astype(np.int64)
-    for name in state.FLOW_STATE if m.table is not None else ():
+    for name in state.FLOW_STATE if m.plays_flow else ():
         setattr(m, name, args[f"bank_{name}"][snapshot].astype(np.int64))
 
 
 def open_cold(m: Markets) -> None:
     price, depth, book = m.params["init_price"], m.params["init_depth"], np.arange(len(m.rows))
     m.fundamental_price = m.params["fundamental_price"].copy()
-    if m.table is not None:
+    if m.plays_flow:
         lives.open_book(m, price)
         return
     m.bid, m.ask = np.zeros_like(m.bid), np.zeros_like(m.ask)
