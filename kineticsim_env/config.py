@@ -31,7 +31,7 @@ from kineticsim_env.runtime.fields import (
     microseconds,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
-from kineticsim_env.runtime.flow_table import FlowTable, checked_flow, plain_flow
+from kineticsim_env.runtime.flow_table import FlowTable, checked_flow, market_fields, plain_flow, shipped
 from kineticsim_env.runtime.places import taken_by
 from kineticsim_env.runtime.presets import PRESETS
 from kineticsim_env.runtime.values import check_choice, check_count, check_dict, is_one_of, show
@@ -43,6 +43,7 @@ __all__ = (
     "MAX_QUOTE_QTY",
     "MAX_STEP_QTY",
     "PRESETS",
+    "PRESET_NAMES",
     "TEXTS",
     "MarketConfig",
     "check_kind",
@@ -50,6 +51,7 @@ __all__ = (
     "make_config",
 )
 
+PRESET_NAMES = (*PRESETS, *shipped())  # of markets of agents, and of order flows
 _MOST_EVENTS = 1024  # of an interval with a length, unless a config says otherwise
 
 
@@ -179,16 +181,19 @@ class MarketConfig:
             name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48
                 orders, and a hidden regime decides whether there is news that only some know), `"trading"` (call
                 auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (facts of
-                real markets are put in, by its fundamental price and by agents that split orders) or `"paper"` (the
-                published evaluation's market).
+                real markets are put in, by its fundamental price and by agents that split orders), `"paper"` (the
+                published evaluation's market) or `"btcusd"` (an order flow that is fitted to data, as
+                `OrderFlow.preset("btcusd").config()` has it).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
             ValueError: If the preset is unknown.
             TypeError: If a field is unknown.
         """
+        if is_one_of(name, shipped()):
+            return make_config(market_fields(name, changes))
         if not is_one_of(name, PRESETS):
-            raise ValueError(f"preset: expected one of {', '.join(sorted(PRESETS))}, got {show(name)}")
+            raise ValueError(f"preset: expected one of {', '.join(sorted(PRESET_NAMES))}, got {show(name)}")
         return make_config({**PRESETS[name], **changes})
 
     @classmethod

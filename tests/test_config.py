@@ -144,7 +144,7 @@ def test_unknown_fields_and_presets():
     for make in (lambda: ks.MarketConfig.preset("paper", spread=3), lambda: ks.MarketConfig().replace(spread=3)):
         with pytest.raises(TypeError, match=rf"MarketConfig: expected one of {known}, got the unknown field 'spread'"):
             make()
-    allowed = "continuous, news, paper, realistic, trading"
+    allowed = "btcusd, continuous, news, paper, realistic, trading"
     with pytest.raises(ValueError, match=f"preset: expected one of {allowed}, got 'papre'"):
         ks.MarketConfig.preset("papre")
 

@@ -638,3 +638,12 @@ def test_what_is_under_way_in_time_is_saved(engine):
     for one in (sim, other):
         one.run(4)
     assert_same_state([sim, other], "later")
+
+
+def test_the_flow_that_ships_is_a_preset():
+    config = ks.MarketConfig.preset("btcusd", interval_ms=100)
+    assert config == ks.OrderFlow.preset("btcusd").config(interval_ms=100) and config.interval is None
+    env = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, preset="btcusd", engine="numpy", bank_size=0)
+    assert env.unwrapped.simulator.config.flow == config.flow
+    again = gym.make_vec(env.unwrapped.spec, num_envs=2)
+    assert again.unwrapped.simulator.config == env.unwrapped.simulator.config

@@ -11,7 +11,7 @@ import torch
 
 from kineticsim_env import plots
 from kineticsim_env.agents.command_line import AGENTS, AGENTS_HELP
-from kineticsim_env.config import PRESETS, MarketConfig
+from kineticsim_env.config import PRESET_NAMES, MarketConfig
 from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.runtime.checks import check_num_markets
 from kineticsim_env.runtime.files import check_file
@@ -34,7 +34,9 @@ def add_market(command: argparse.ArgumentParser, preset: str, markets: int) -> N
 
 def add_where(command: argparse.ArgumentParser, preset: str) -> None:
     """Add the options that choose a preset as it is, and the engine."""
-    command.add_argument("--preset", default=preset, help=f"the market: {' or '.join(PRESETS)} (default: {preset})")
+    command.add_argument(
+        "--preset", default=preset, help=f"the market: {' or '.join(PRESET_NAMES)} (default: {preset})"
+    )
     command.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
     command.add_argument("--device", help="cpu, cuda or cuda:N")
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from kineticsim_env.config import MarketConfig, make_config
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.flow import fitting, simulating, validating
-from kineticsim_env.runtime.flow_table import FlowTable, shipped
+from kineticsim_env.runtime.flow_table import FlowTable, market_fields, shipped
 from kineticsim_env.runtime.values import check_choice
 
 
@@ -57,10 +57,7 @@ class OrderFlow(FlowTable):
         Args:
             **changes: Fields of `MarketConfig` that differ from that.
         """
-        events = 48 if changes.get("interval_ms") is None else None
-        grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": events, **changes}
-        grid = {"init_price": grid["num_levels"] // 2, **grid}
-        return make_config({"arrivals": "flow", "mechanism": "continuous", "flow": self, **grid})
+        return make_config(market_fields(self, changes))
 
     def simulate(self, events: int, seed: int = 0, **grid: Any) -> OrderEvents:
         """Play one market of this flow alone, and return what happened to its orders; see `simulating.simulate`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import PRESETS
+from kineticsim_env.config import PRESET_NAMES
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.play.game import GAMES, Game
 from kineticsim_env.runtime.options import number, whole
@@ -27,7 +27,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")
     parser.add_argument("--task", default="market_making", help=f"{', '.join(GAMES)} (default: market_making)")
     default = EnvSettings.preset
-    parser.add_argument("--preset", default=default, help=f"the market: {' or '.join(PRESETS)} (default: {default})")
+    parser.add_argument(
+        "--preset", default=default, help=f"the market: {' or '.join(PRESET_NAMES)} (default: {default})"
+    )
     parser.add_argument(
         "--seed", type=whole(0, 2**63 - 1), help="of the market; the same seed is the same market (default: a new one)"
     )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import PRESETS
+from kineticsim_env.config import PRESET_NAMES
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.values import as_float, check_choice, check_dict, is_number, load_optional, show
 from kineticsim_env.tasks import TASK_WORDS, TASKS
@@ -57,7 +57,7 @@ class Told:
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
         check_choice("task", self.task, TASK_WORDS)
-        check_choice("preset", self.preset, PRESETS)
+        check_choice("preset", self.preset, PRESET_NAMES)
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name}: expected a text, got {show(getattr(self, name))}")

@@ -210,6 +210,14 @@ def checked_flow(name: str, value: Any) -> FlowTable | np.ndarray | None:
     return found
 
 
+def market_fields(flow: FlowTable | str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a market of a flow: 256 ticks that follow the mid, intervals of 48 events or of a length."""
+    events = 48 if changes.get("interval_ms") is None else None
+    grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": events, **changes}
+    middle = {"init_price": grid["num_levels"] // 2} if isinstance(grid["num_levels"], int) else {}
+    return {"arrivals": "flow", "mechanism": "continuous", "flow": flow, **middle, **grid}
+
+
 def plain_flow(flow: FlowTable | np.ndarray) -> dict[str, Any]:
     """Return one table, or one per market, as plain numbers, which `checked_flow` reads again."""
     if isinstance(flow, FlowTable):
