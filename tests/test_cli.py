@@ -118,7 +118,7 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
         (["--set", "noise_spread=[1,2]"], "noise_spread: expected num_markets = 4 per-market values, got 2"),
         (
             ["--preset", "other"],
-            "--preset: expected one of continuous, news, paper, realistic, trading, got 'other'",
+            "--preset: expected one of btcusd, continuous, news, paper, realistic, trading, got 'other'",
         ),
         (["--markets", "0"], "--markets: .*got 0"),
         (["--auctions", "0"], "--auctions: expected .*, got 0"),
