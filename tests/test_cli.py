@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from messages import mentions
 
+from kineticsim_env import plots
 from kineticsim_env.cli import main
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.simulator import Simulator
@@ -73,6 +74,17 @@ def test_picture(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_picture_of_an_order_flow_has_no_fundamental_price(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(plots, "price_paths", lambda axes, price, fundamental, **_: drawn.append(fundamental is None))
+    flow = ["arrivals=flow", "flow=btcusd", "mechanism=continuous", "interval=5", "num_levels=64", "init_price=32"]
+    for fields in (flow, []):
+        options = [option for field in fields for option in ("--set", field)]
+        assert main([*SMALL, *options, "--plot", str(tmp_path / "run.png")]) == 0
+    assert drawn == [True, False]
+
+
 def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -106,7 +118,7 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
         (["--set", "noise_spread=[1,2]"], "noise_spread: expected num_markets = 4 per-market values, got 2"),
         (
             ["--preset", "other"],
-            "--preset: expected one of continuous, news, paper, realistic, trading, got 'other'",
+            "--preset: expected one of btcusd, continuous, news, paper, realistic, trading, got 'other'",
         ),
         (["--markets", "0"], "--markets: .*got 0"),
         (["--auctions", "0"], "--auctions: expected .*, got 0"),

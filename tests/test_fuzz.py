@@ -13,7 +13,7 @@ from thorough import THOROUGH, slow
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.values import check_count
-from kineticsim_env.statistics import of_trading
+from kineticsim_env.statistics import of_orders, of_trading
 from kineticsim_env.tapes.tape import Tape
 from scripts.fuzz import calls, drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
 from scripts.fuzz import settings as fresh
@@ -146,7 +146,7 @@ def test_cases_of_settings_most_of_which_are_played(monkeypatch):
 
 
 def test_wrong_orders_and_statistics_are_seen(monkeypatch):
-    """A tape that is off by a unit, and a response that is weighted with units."""
+    """A tape that is off by a unit, a response that is weighted with units, and cancellations that count as trades."""
     if len(ENGINES) > 1:
         honest = Tape._columns_of
 
@@ -159,6 +159,9 @@ def test_wrong_orders_and_statistics_are_seen(monkeypatch):
         monkeypatch.undo()
     monkeypatch.setattr(of_trading, "_SIGN", of_trading._SIGNED)
     assert any("response" in str(kinds.play("formulas", seed, ENGINES)) for seed in range(60))
+    monkeypatch.undo()
+    monkeypatch.setitem(of_orders._KINDS, "execute", of_orders._KINDS["cancel"])
+    assert any("event_share" in str(kinds.play("formulas", seed, ENGINES)) for seed in range(60))
 
 
 def test_wrong_adapters_are_seen(monkeypatch):

@@ -369,6 +369,16 @@ def test_the_fundamental_price_is_shown_unless_it_is_hidden():
     assert found == [True, False]
 
 
+def test_an_order_flow_shows_no_fundamental_price():
+    env = make(config=ks.OrderFlow.preset("btcusd").config(interval=5), render_mode="ansi")
+    env.reset(seed=1)
+    watched = record(env)
+    frame = Picture()
+    frame.draw(watched)
+    assert "mid" in env.render() and "fundamental" not in env.render()
+    assert not (frame.array() == canvas.FUNDAMENTAL).all(-1).any()
+
+
 def test_the_scenario_is_named():
     envs = make_vec(2, render_mode="ansi", randomise={"noise_spread": (2, 16)}, num_scenarios=500)
     envs.reset(seed=0)

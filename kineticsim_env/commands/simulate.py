@@ -86,7 +86,8 @@ def command(options: argparse.Namespace) -> int:
         _save(options, simulator, host)
     if options.plot:
         bid, ask = simulator.bid[0].cpu().numpy(), simulator.ask[0].cpu().numpy()
-        plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]), unit)
+        shown = {name: values for name, values in host.items() if name != "fundamental" or not config.is_flow}
+        plots.ensemble(options.plot, shown, bid, ask, int(simulator.price_origin[0]), unit)
         print(f"picture: {options.plot}")
     return 0
 

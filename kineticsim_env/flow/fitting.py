@@ -80,14 +80,19 @@ def lot_of(events: OrderEvents) -> float:
 
 def size_classes(sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return 16 sizes, each as likely: medians of sixteenths, and a last one by which the mean is the data's."""
-    order = np.argsort(sizes, kind="stable")
-    sizes, total = sizes[order], np.cumsum(weights[order])
-    if not len(sizes) or total[-1] <= 0:
+    if not len(sizes) or weights.sum() <= 0:
         return np.ones(SIZES, np.int64)
-    places = np.searchsorted(total, (np.arange(SIZES) + 0.5) / SIZES * total[-1])
-    found = sizes[np.minimum(places, len(sizes) - 1)].astype(np.float64)
-    found[-1] = SIZES * (sizes * weights[order]).sum() / total[-1] - found[:-1].sum()
+    found = sixteenths(sizes, weights).astype(np.float64)
+    found[-1] = SIZES * (sizes * weights).sum() / weights.sum() - found[:-1].sum()
     return np.clip(np.rint(found), 1, 2**20 - 1).astype(np.int64)
+
+
+def sixteenths(sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the medians of sixteenths of sizes by weight, int64 `[16]`."""
+    order = np.argsort(sizes, kind="stable")
+    total = np.cumsum(weights[order])
+    places = np.searchsorted(total, (np.arange(SIZES) + 0.5) / SIZES * total[-1])
+    return sizes[order][np.minimum(places, len(sizes) - 1)]
 
 
 def _limit_sizes(seen: Seen, lives: Lives, symmetric: bool) -> np.ndarray:

@@ -121,7 +121,8 @@ class Game:
         action = torch.from_numpy(self.controls.action())[None].to(self._envs.device)
         self._actions.append(action)
         _, _, terminated, truncated, _ = self._envs.step(action)
-        self.over = self.recorder.show_fundamental = bool(terminated) or bool(truncated)
+        self.over = bool(terminated) or bool(truncated)
+        self.recorder.show_fundamental = self.over and self.recorder.has_fundamental
         self.recorder.record()
         return 1
 

@@ -78,13 +78,19 @@ def unit_of_time(config: MarketConfig) -> str:
     return "interval" if config.is_continuous else "auction"
 
 
-def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3, unit: str = "auction") -> None:
-    """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each, S of a unit."""
+def price_paths(
+    axes: Any, price: np.ndarray, fundamental: np.ndarray | None, markets: int = 3, unit: str = "auction"
+) -> None:
+    """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each, S of a unit.
+
+    Markets of an order flow have no fundamental: None.
+    """
     auctions = range(1, price.shape[1] + 1)
     shades = (("#8fb8de", "#0d4377"), ("#f0bd7d", "#9a5a05"), ("#a3d1ab", "#1f5f2d"))
     for market, (light, dark) in zip(range(min(markets, len(price))), shades, strict=False):
         axes.step(auctions, price[market], where="mid", lw=0.8, color=light, label=f"market {market}")
-        axes.plot(auctions, fundamental[market], lw=1.5, color=dark, label="its fundamental")
+        if fundamental is not None:
+            axes.plot(auctions, fundamental[market], lw=1.5, color=dark, label="its fundamental")
     axes.set(title="Price paths", xlabel=unit, ylabel="last price, ticks")
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.22 * (high - low), high)  # room for the legend
@@ -139,14 +145,15 @@ def ensemble(
 ) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 
-    The series are `last_price`, `fundamental` and `volume`, int32 `[M, S]`, S of a unit; the rest is as in `book`.
+    The series are `last_price`, `volume` and, where there is one, `fundamental`, int32 `[M, S]`, S of a unit; the rest
+    is as in `book`.
     """
     price = np.asarray(series["last_price"])
     changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)
     save_panels(
         path,
         [
-            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"]), unit=unit),
+            lambda axes: price_paths(axes, price, series.get("fundamental"), unit=unit),
             lambda axes: traded_volume(axes, np.asarray(series["volume"]), unit),
             lambda axes: book(axes, bid, ask, origin),
             lambda axes: return_histogram(axes, changes, unit),

@@ -103,7 +103,8 @@ class MarketRecorder:
     Attributes:
         moment: The market as it is, or None before the first `record`.
         role: The role of the learner.
-        show_fundamental: Whether pictures show the fundamental price, which few learners see.
+        has_fundamental: Whether somebody may see a fundamental price; nobody does in an order flow.
+        show_fundamental: Whether pictures show it, which few learners see.
     """
 
     def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
@@ -123,7 +124,8 @@ class MarketRecorder:
         self.role: str = core.roles[self.slot]
         self.spec = SPECS[self.role]
         self.moment: Moment | None = None
-        self.show_fundamental = True
+        self.has_fundamental = not core.simulator.config.is_flow
+        self.show_fundamental = self.has_fundamental
         self._rows = np.zeros((256, len(COLUMNS)), dtype=np.int64)
         self._count = 0
 

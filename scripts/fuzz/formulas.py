@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import kineticsim_env as ks
-from scripts.fuzz import drawn
+from scripts.fuzz import drawn, event_formulas
 from scripts.fuzz.kinds import Failure
 
 aside = contextlib.nullcontext  # every case opens its own
@@ -34,14 +34,23 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     prices = {name: str(rng.choice(["last", "mid"])) for name in names}
     asked = {name: f"{name}({_arguments(name, prices[name])})" for name in names}
     group = [1, None, markets // 2 or 1][int(rng.integers(3))]
+    of_events = event_formulas.drawn(rng) if config.is_continuous and not config.is_flow and intervals <= 30 else {}
     try:
         sim, clone = (ks.Simulator(config, markets, engine=engine, seed=seed) for _ in range(2))
         chunk = [None, 1, 7, 64][int(rng.integers(4))]
-        found = ks.measure(sim, intervals, asked, group=group, chunk=chunk, progress=False)
+        found = ks.measure(
+            sim, intervals, {**asked, **{text: text for text in of_events}}, group=group, chunk=chunk, progress=False
+        )
+        tape = clone.tape(range(markets), intervals, progress=False) if of_events else None
+        shown = [event_formulas.numbers(tape.events(m)) for m in range(markets)] if tape else []
     except ks.MarketError:
         return
     recorded = _recorded(clone, intervals)
     size = markets if group is None else group
+    for text, of_one in of_events.items():
+        for number in range(markets // size):
+            wanted = _mean([of_one(one) for one in shown[number * size : (number + 1) * size]])
+            _compare(text, found[text].value[number], wanted)
     for name in names:
         formula, pooled = FORMULAS[name]
         for number in range(markets // size):

@@ -10,7 +10,8 @@ chosen in its first half. The second half is what all are compared with.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,24 @@ import kineticsim_env as ks
 from kineticsim_env.data.books import between, in_lots
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.data.scores import OrderBookScores, order_book_scores
+from kineticsim_env.flow.fitting import sixteenths
 from kineticsim_env.flow.moments import MOMENTS
 from kineticsim_env.flow.validating import cut_times, joined, time_step
-from kineticsim_env.runtime.flow_table import BANDS, SHARE, SPREADS
+from kineticsim_env.runtime.flow_table import BANDS, SHARE, SIZES, SPREADS
 from kineticsim_env.statistics import mean_and_error
 from scripts.bitstamp_sample import sample
 from scripts.machine import describe
+from scripts.pages import queue_reactive
 from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import replaced, table, wrapped
 from scripts.pages.provenance import ROOT, stamped
 
 PAGE, FILE = ROOT / "docs" / "order_flow.md", ROOT / "docs" / "benchmarks" / "order_flow.json"
 SHIPPED = ROOT / "kineticsim_env" / "runtime" / "flows" / "btcusd.json"
-PRESETS = ("continuous", "news", "realistic")
+PRESETS = ("continuous", "news", "realistic")  # the others are call auctions, which have no order events
 FLOOR, FITTED = "the first half itself", "fitted to the first half"
 APART = "fitted with bids and asks apart"
+PLAIN, BY_QUEUE = "without all three, with one size and constant rates", "that with rates by the size of the queue"
 SHOWN = ("spread", "imbalance", "log_inter_arrival_time", "log_time_to_cancel", "bid_volume_touch", "ask_volume_touch",
          "bid_volume", "ask_volume", "log_limit_size")  # fmt: skip
 
@@ -52,7 +56,7 @@ def nulls(flow: ks.OrderFlow) -> dict[str, ks.OrderFlow]:
         "cancel": np.repeat(np.maximum(np.rint(pooled), 1).astype(np.int64)[None], 2, axis=0),
         "fleeting": np.zeros(BANDS, np.int64),
         "resting": resting,
-        "limit_size": np.repeat(_one_size(flow), 2, axis=1),
+        "limit_size": np.repeat(_one_life(flow), 2, axis=1),
     }
     mean = np.broadcast_to(np.rint(one_life["limit_size"].mean(-1, keepdims=True)), flow.limit_size.shape)
     market = np.full_like(flow.market_size, round(flow.market_size.mean()))
@@ -62,25 +66,16 @@ def nulls(flow: ks.OrderFlow) -> dict[str, ks.OrderFlow]:
         "without jumps": dataclasses.replace(flow, **calm),
         "with one life": dataclasses.replace(flow, **one_life),
         "with a Poisson clock": dataclasses.replace(flow, **poisson),
-        "without all three, with one size and constant rates": dataclasses.replace(
-            flow, **(calm | one_life | poisson | sizes | constant)
-        ),
+        PLAIN: dataclasses.replace(flow, **(calm | one_life | poisson | sizes | constant)),
     }
 
 
-def _one_size(flow: ks.OrderFlow) -> np.ndarray:
+def _one_life(flow: ks.OrderFlow) -> np.ndarray:
     """Return sizes of both lives together, by the share of limit orders that are fleeting near the best price."""
     share = flow.fleeting[0] / SHARE
-    both = np.stack([flow.limit_size[:, 0], flow.limit_size[:, 1]], axis=-1)
-    weights = np.broadcast_to([share, 1 - share], both.shape).reshape(*both.shape[:-2], -1)
-    found = np.empty((2, 4, 16), np.int64)
-    for side in (0, 1):
-        for group in range(4):
-            sizes, weight = both[side, group].ravel(), weights[side, group]
-            order = np.argsort(sizes, kind="stable")
-            places = np.searchsorted(np.cumsum(weight[order]), (np.arange(16) + 0.5) / 16 * weight.sum())
-            found[side, group] = sizes[order][np.minimum(places, 31)]
-    return found[:, None]
+    weights = np.repeat([share, 1 - share], SIZES)
+    groups = flow.limit_size.swapaxes(1, 2).reshape(*flow.limit_size.shape[::2], -1)  # of sides, of both lives
+    return np.array([[sixteenths(both, weights) for both in side] for side in groups])[:, None]
 
 
 def _stationary(flow: ks.OrderFlow) -> np.ndarray:
@@ -89,15 +84,15 @@ def _stationary(flow: ks.OrderFlow) -> np.ndarray:
     return np.linalg.matrix_power(follow, 4096)[0]
 
 
-def of_preset(name: str, real: OrderEvents, seed: int, step: int) -> OrderEvents:
-    """Return a tape of a preset with as many events as the data, in intervals that take as long."""
+def of_agents(config: ks.MarketConfig, real: OrderEvents, seed: int) -> OrderEvents:
+    """Return a tape of a market of agents with as many events as the data, in intervals that take as long."""
     count, seconds = int((~real.opening).sum()), float(np.diff(real.sessions).sum()) / 1e9
-    simulator = ks.Simulator(ks.MarketConfig.preset(name), num_markets=1, seed=seed, engine="cpu")
-    simulator.run(200)
+    simulator = ks.Simulator(config, num_markets=1, seed=seed, engine="cpu")
+    simulator.run(200, progress=False)
     first = simulator.tape(0, 50, progress=False).events()
     intervals = max(round(50 * count / max(int((~first.opening).sum()), 1)), 50)
     tape = simulator.tape(0, intervals, progress=False)
-    return cut_times(tape.events(interval_seconds=seconds / intervals), step)
+    return tape.events(interval_seconds=seconds / intervals)
 
 
 def entry(scores: list[OrderBookScores], played: list[OrderEvents]) -> dict[str, Any]:
@@ -111,12 +106,17 @@ def entry(scores: list[OrderBookScores], played: list[OrderEvents]) -> dict[str,
     return {"scores": distances, "means": means.tolist(), "moments": moments}
 
 
+def halves(events: OrderEvents) -> tuple[OrderEvents, OrderEvents]:
+    """Return the half of the sample that models are fitted to, and the half that they are compared with."""
+    first, last = events.sessions[0]
+    middle = (first + last) // 2
+    return between(events, first, middle), between(events, middle, last + 1)
+
+
 def measure(markets: int) -> dict[str, Any]:
     """Fit, play and compare."""
     events = sample()
-    first, last = events.sessions[0]
-    middle = (first + last) // 2
-    fitted, held_out = between(events, first, middle), between(events, middle, last + 1)
+    fitted, held_out = halves(events)
     flow = ks.OrderFlow.fit(fitted, progress=False)
     about = {
         **flow.about,
@@ -130,16 +130,18 @@ def measure(markets: int) -> dict[str, Any]:
     found = {FLOOR: entry([order_book_scores(real, floor, resamples=0)], [floor]), "data": entry([], [real])}
     apart = ks.OrderFlow.fit(fitted, symmetric=False, progress=False)
     models = {FITTED: flow, APART: apart} | {f"the same {name}": one for name, one in nulls(flow).items()}
-    for name, model in models.items():
-        played = [cut_times(model.simulate(count, seed, progress=False), step) for seed in range(markets)]
+    plays: dict[str, Callable[..., OrderEvents]]
+    plays = {name: functools.partial(model.simulate, count, progress=False) for name, model in models.items()}
+    plain = models[f"the same {PLAIN}"]
+    plays[BY_QUEUE] = functools.partial(queue_reactive.simulate, plain, queue_reactive.fit(floor, plain), count)
+    for name in PRESETS:
+        plays[f"preset `{name}`"] = functools.partial(of_agents, ks.MarketConfig.preset(name), real)
+    for name, play in plays.items():
+        played = [cut_times(play(seed=seed), step) for seed in range(markets)]
         found[name] = entry([order_book_scores(real, one, resamples=0) for one in played], played)
         print(f"{name}: {np.mean(found[name]['means'], 0).round(3)}", flush=True)
         if name == FITTED:
             responses = order_book_scores(real, joined(played), floor=floor, resamples=0)
-    for name in PRESETS:
-        played = [of_preset(name, real, seed, step) for seed in range(markets)]
-        found[f"preset `{name}`"] = entry([order_book_scores(real, one, resamples=0) for one in played], played)
-        print(f"{name}: {np.mean(found[f'preset `{name}`']['means'], 0).round(3)}", flush=True)
     curves = {kind: [curve.tolist(), responses.simulated_response[kind].tolist()]
               for kind, curve in responses.real_response.items()}  # fmt: skip
     record = {"machine": describe(), "markets": markets, "events": count, "found": found}
@@ -195,11 +197,11 @@ def distances(record: Mapping[str, Any]) -> str:
         ]
         cells = [scores[key] for key in SHOWN[:4]] + both + [scores["log_limit_size"]]
         spread = f" ± .{1000 * means[:, 0].std():03.0f}/.{1000 * means[:, 1].std():03.0f}" if len(means) > 1 else ""
-        rows.append([name, _pair(means.mean(0)) + spread, *(_pair(cell) for cell in cells)])
+        rows.append([name, pair(means.mean(0)) + spread, *(pair(cell) for cell in cells)])
     return table(heads, rows, (False, *[True] * 8))
 
 
-def _pair(values: Sequence[float]) -> str:
+def pair(values: Sequence[float]) -> str:
     return "/".join(f"{value:.2f}".removeprefix("0") for value in values)
 
 

@@ -142,6 +142,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "flow_rates": ("news",),
     "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
     "mechanisms": ("continuous", "levers"),
+    "nearest_agents": ("realistic",),
     "order_flow": ("continuous", "news", "realistic"),
     "orders": (
         *("continuous", "news", "kept quotes, ladders and decisions at events"),
