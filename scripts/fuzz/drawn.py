@@ -95,7 +95,7 @@ def _flow(rng: np.random.Generator) -> ks.MarketConfig:
     flow = ks.OrderFlow.preset("btcusd")
     if rng.random() < 0.5:
         flow = dataclasses.replace(flow, jump_hazard=2**30, jump_events=int(rng.choice([1, 9])))
-    grid = {"num_levels": 1 << int(rng.integers(3, 8)), "beat": int(rng.choice([1, 7, 30]))}
+    grid: dict[str, Any] = {"num_levels": 1 << int(rng.integers(3, 8)), "beat": int(rng.choice([1, 7, 30]))}
     grid |= {"interval": int(rng.choice([1, 12])), "window": int(rng.choice([0, 1, 3])), "fee": int(rng.choice([0, 9]))}
     if rng.random() < 0.5:  # of which some are cut short, and some have no event
         length, waits = float(rng.choice([5.0, 40.0, 900.0])), float(rng.choice([0.0, 0.4, 2.2]))

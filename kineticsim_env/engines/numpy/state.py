@@ -211,7 +211,7 @@ class Markets:
                 setattr(self, name, value.copy())  # whoever has it from before keeps what it was
                 getattr(self, name)[chosen] = getattr(some, name)
 
-    def table(self, name: str, *index: np.ndarray) -> np.ndarray:
+    def table(self, name: str, *index: np.ndarray | int) -> np.ndarray:
         """Return numbers of the markets' order flows: an array of `FlowTable`, [m, ...], or of it what an index says.
 
         The indices, [m, ...], are of its first axes, and broadcast against each other.
