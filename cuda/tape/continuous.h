@@ -34,13 +34,30 @@ struct ContinuousTape : TapeMarket {
     int32_t arrived = 0;
     for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
       if (g % (uint32_t)p.levers.beat == 0) take_beat();
+      begin_event();
       for (; !under_way.empty() && under_way.front().event <= g; under_way.pop_front()) take_quotes(under_way.front(), slots * arrived++);
-      const int32_t mid = mid2();
-      take_order(coming(mid));
+      take_event();
     }
     trades += volume > before;
     t += 1;
   }
+
+  // What an order flow has otherwise (flow.h) ----------------------------------------------------------------------------
+
+  virtual void begin_event() {}
+  virtual void take_event() {
+    const int32_t mid = mid2();
+    take_order(coming(mid));
+  }
+  virtual void grid_moved(int32_t) {}
+  // Orders that are no quotes trade at a tick with one that has come; then it is done with the tick.
+  virtual void trade_agents(int side, int32_t tick, int32_t most, int64_t taker) {
+    book.take(side, tick, most, [&](const Order& order, int32_t units) { rows.trade(order, taker, side, tick + origin, units); });
+  }
+  virtual void end_trade(int, int32_t) {}
+
+  // Quotes under way, and a beat -----------------------------------------------------------------------------------------
+
   void submit(const Quote* fresh, const int32_t* flags) {
     if (under_way.size() == kMostUnderWay) under_way.pop_back();
     const uint64_t event = g + (uint32_t)p.levers.quote_latency;
@@ -49,7 +66,11 @@ struct ContinuousTape : TapeMarket {
     if (!under_way.empty()) mine.event = std::max(event, under_way.back().event);
     under_way.push_back(mine);
   }
-  bool same_under_way(const Launch& engine) const override {
+  const char* difference(const Launch& engine) const override {
+    if (const char* name = TapeMarket::difference(engine)) return name;
+    return engine.due && !same_under_way(engine) ? "due" : nullptr;
+  }
+  bool same_under_way(const Launch& engine) const {
     for (std::size_t i = 0; i < kMostUnderWay; ++i) {
       if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].event + 1 : 0)) return false;
       if (i >= under_way.size()) continue;
@@ -62,7 +83,11 @@ struct ContinuousTape : TapeMarket {
 
   void take_beat() {
     const int64_t beat = (int64_t)(g / (uint32_t)p.levers.beat);
-    if (p.window > 0 && follow_mid()) take_quotes_along();
+    const int32_t before = origin;
+    if (p.window > 0 && follow_mid()) {
+      take_quotes_along();
+      grid_moved(origin - before);
+    }
     change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel(beat);
     take_return();
@@ -126,6 +151,7 @@ struct ContinuousTape : TapeMarket {
       if (other ? tick > limit : tick < 0 || tick < limit) break;
       const int32_t before = left;
       while (left > 0 && units_at(other, tick) > 0 && !meets_own(tick, other, taker)) left -= take_next(tick, left, other, order.id);
+      end_trade(other, tick);
       const int32_t units = before - left;
       if (units == 0) break;
       volume += units;
@@ -155,15 +181,14 @@ struct ContinuousTape : TapeMarket {
     const int next = next_quote(side, [&](int j) { return quote_tick(j, side) == tick; });
     const int32_t there = book.units[side][(std::size_t)tick];
     const int32_t first = std::min(most, next < 0 ? there : std::min(there, aheads[next][side]));
-    const int32_t price = tick + origin;
     if (first == 0) {
       const int32_t units = std::min(most, quantity(next, side));
       set_quantity(next, side, quantity(next, side) - units);
       book_fill(slot_of(next), side, tick, units, unit_fee(p));
-      rows.trade(quote_order(next, side), taker, side, price, units);
+      rows.trade(quote_order(next, side), taker, side, tick + origin, units);
       return units;
     }
-    book.take(side, tick, first, [&](const Order& order, int32_t units) { rows.trade(order, taker, side, price, units); });
+    trade_agents(side, tick, first, taker);
     for (int j = 0; j < quoted; ++j)
       if (quote_tick(j, side) == tick) aheads[j][side] = std::max(0, aheads[j][side] - first);
     return first;

@@ -14,6 +14,7 @@ from kineticsim_env.engines.cpu import CpuEngine
 from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.native import INT32_LIMIT
 from kineticsim_env.runtime import build
+from kineticsim_env.runtime.flow_table import TIME, FlowTable
 
 _HOST = torch.device("cpu")
 
@@ -44,6 +45,11 @@ class Branch:
         """Return a field of `struct MarketParams` of every market, int64 `[m]`."""
         return unpack(self._parameters.numpy())[name]
 
+    def flow(self, number: int) -> FlowTable | None:
+        """Return the order flow of market number `number` of these, or None."""
+        del number  # one is that of all
+        return self.config.flow
+
     def engine(self, number: int) -> OneMarket:
         """Return a C++ engine with a copy of market number `number` of these."""
         state = {name: tensor[number : number + 1].clone() for name, tensor in self._state.items()}
@@ -69,6 +75,11 @@ class OneMarket(CpuEngine):
     def t(self) -> int:
         """The interval that the market is at."""
         return int(self._tensors["t"][0])
+
+    @property
+    def time(self) -> int:
+        """Nanoseconds since the reset, of a market of an order flow."""
+        return int(self._tensors["flow"][0, TIME])
 
     @property
     def error(self) -> int:
