@@ -199,6 +199,15 @@ def test_live_tensors_of_garbage_do_no_harm():
             pass
 
 
+def test_what_the_page_says_of_cancellations():
+    page = " ".join((Path(__file__).parents[1] / "docs" / "order_flow.md").read_text().split())
+    sim = ks.Simulator(ks.OrderFlow.preset("btcusd").config(interval=1000), 1, engine="cpu", seed=3)
+    columns = sim.tape(0, 50).columns
+    orders = np.unique(columns["event"][columns["reason"] == "cancelled"], return_counts=True)[1]
+    assert "has one in eight cancellations as those of several orders" in page
+    assert 1 / 8.5 < (orders > 1).mean() < 1 / 7.5
+
+
 # Times, files, simulate -----------------------------------------------------------------------------------------------
 
 
