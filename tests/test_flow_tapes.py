@@ -14,7 +14,8 @@ from flow_tables import plain_table, random_table
 from lobster_reader import read
 from reference.flow import FlowMarket
 from tape_checks import check_tape
-from test_flow_engines import GRIDS, flow_config, quotes_near
+from test_flow_engines import EVENTS as EVENTS_OF_FLOW
+from test_flow_engines import GRIDS, flow_config, quotes_near, timed
 from thorough import examples
 
 import kineticsim_env as ks
@@ -71,6 +72,20 @@ def test_the_flow_that_ships():
     same_events(flow.simulate(4001, 3), reference.events())
 
 
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_intervals_of_a_length_have_the_same_rows(seed):
+    """As many as there is time for: none in some intervals, and some intervals cut short."""
+    table = random_table(seed)
+    config = flow_config(table, **timed(table, (0.4, 3, 12)[seed % 3], 0))
+    sim, reference = ks.Simulator(config, 1, engine="cpu", seed=seed), FlowMarket(table, seed, 64, 8, 16, 32)
+    made = sim.tape(0, 40)
+    sim.run(40)
+    assert reference.play(int(sim.tensors["flow"][0, EVENTS_OF_FLOW]))
+    found = made.events()
+    assert found.sessions.tolist() == [[0, int(sim.time[0])]]
+    same_events(dataclasses.replace(found, sessions=reference.events().sessions), reference.events())
+
+
 # With slots -----------------------------------------------------------------------------------------------------------
 
 
@@ -78,8 +93,11 @@ def random_case(seed):
     """Return a simulator that has run a while, numbers of some markets, and quotes of 12 decisions, or None."""
     rng = np.random.default_rng(seed)
     slots, markets = int(rng.choice([0, 1, 3])), int(rng.choice([1, 3]))
-    config = flow_config(random_table(seed % 60), *GRIDS[seed % 4], interval=int(rng.choice([1, 7, 40])), fee=3,
-                         quote_latency=int(rng.choice([0, 30])), taker_fee=-2)  # fmt: skip
+    tables = [random_table(int(rng.integers(60))) for _ in range(markets)]
+    how = {"interval": int(rng.choice([1, 7, 40])), "quote_latency": int(rng.choice([0, 30]))}
+    if seed % 3:
+        how = timed(tables[0], rng.choice([0.4, 3, 12]), rng.choice([0, 0.3, 2.5]), int(rng.choice([3, 200])))
+    config = flow_config(tables, *GRIDS[seed % 4], fee=3, taker_fee=-2, **how)
     sim = ks.Simulator(config, markets, engine="cpu", seed=seed, slots=slots)
     sim.run(int(rng.choice([0, 1, 5])))
     for _ in range(int(rng.integers(0, 3)) if slots else 0):
@@ -99,6 +117,16 @@ def test_random_markets(engine):
         other.load_state_dict(sim.state_dict())
         made = other.tape(chosen, 12, quotes=None if quotes is None else quotes[:, chosen])
         check_tape(other, made, quotes)
+        branch = other.branch()
+        branch.run(12) if quotes is None else branch.rollout(quotes, 1)
+        for number, market in enumerate(chosen):
+            time = made.columns["time"][made.columns["market"] == market]
+            assert made.span(number).tolist() == [int(other.time[market]), int(branch.time[market])]
+            assert (np.diff([made.span(number)[0], *time, made.span(number)[1]]) >= 0).all()
+            assert made.flow(number) == sim.config.flow[market]
+            events = made.events(number)
+            (begin, end), time = events.sessions[0], events.time
+            assert (np.diff([begin, *time, end]) >= 0).all() and (time[events.opening] == begin).all()
         traded += ((made.columns["agent_class"] == "slot") & (made.columns["type"] == "trade")).sum()
     assert traded > 20
 

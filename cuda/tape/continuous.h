@@ -8,15 +8,16 @@
 
 namespace ks::tape {
 
-// What was submitted, until it arrives before an event.
+// What was submitted, until it arrives.
 struct Submission {
-  uint64_t event;
+  uint64_t due;                // the event, or a time where intervals have a length
   std::vector<Quote> quotes;   // of all slots' levels,
   std::vector<int32_t> flags;  // and theirs
 };
 
 struct ContinuousTape : TapeMarket {
   std::deque<Submission> under_way;  // oldest first
+  int32_t arrived = 0;               // in this interval
 
   explicit ContinuousTape(const Launch& of) : TapeMarket(of) {
     for (int i = 0; of.due && i < kMostUnderWay && of.due[i] > 0; ++i) {
@@ -31,19 +32,27 @@ struct ContinuousTape : TapeMarket {
     begin_interval();
     if (fresh) submit(fresh, flags);
     const int64_t before = volume;
-    int32_t arrived = 0;
+    arrived = 0;
+    play();
+    trades += volume > before;
+    t += 1;
+  }
+  virtual void play() {
     for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
       if (g % (uint32_t)p.levers.beat == 0) take_beat();
       begin_event();
-      for (; !under_way.empty() && under_way.front().event <= g; under_way.pop_front()) take_quotes(under_way.front(), slots * arrived++);
+      while (!under_way.empty() && under_way.front().due <= g) take_oldest();
       take_event();
     }
-    trades += volume > before;
-    t += 1;
+  }
+  void take_oldest() {
+    take_quotes(under_way.front(), slots * arrived++);
+    under_way.pop_front();
   }
 
   // What an order flow has otherwise (flow.h) ----------------------------------------------------------------------------
 
+  virtual uint64_t when_due() const { return g + (uint32_t)p.levers.quote_latency; }
   virtual void begin_event() {}
   virtual void take_event() {
     const int32_t mid = mid2();
@@ -60,10 +69,9 @@ struct ContinuousTape : TapeMarket {
 
   void submit(const Quote* fresh, const int32_t* flags) {
     if (under_way.size() == kMostUnderWay) under_way.pop_back();
-    const uint64_t event = g + (uint32_t)p.levers.quote_latency;
-    Submission mine = {event, {fresh, fresh + records()}, std::vector<int32_t>((std::size_t)records())};
+    Submission mine = {when_due(), {fresh, fresh + records()}, std::vector<int32_t>((std::size_t)records())};
     if (flags) mine.flags.assign(flags, flags + records());
-    if (!under_way.empty()) mine.event = std::max(event, under_way.back().event);
+    if (!under_way.empty()) mine.due = std::max(mine.due, under_way.back().due);
     under_way.push_back(mine);
   }
   const char* difference(const Launch& engine) const override {
@@ -72,7 +80,7 @@ struct ContinuousTape : TapeMarket {
   }
   bool same_under_way(const Launch& engine) const {
     for (std::size_t i = 0; i < kMostUnderWay; ++i) {
-      if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].event + 1 : 0)) return false;
+      if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].due + 1 : 0)) return false;
       if (i >= under_way.size()) continue;
       const std::size_t count = (std::size_t)records(), first = i * count;
       if (std::memcmp(engine.due_quotes + 4 * first, under_way[i].quotes.data(), count * sizeof(Quote)) != 0) return false;

@@ -9,7 +9,9 @@
 namespace ks::tape {
 
 // The table of the one market that a launch is of.
-inline const FlowNumbers& flow_numbers(const Launch& launch) { return *reinterpret_cast<const FlowNumbers*>(launch.flow_table); }
+inline const FlowNumbers& flow_numbers(const Launch& launch) {
+  return reinterpret_cast<const FlowNumbers*>(launch.flow_table)[launch.params[0].levers.flow];
+}
 
 struct FlowTape : ContinuousTape {
   const FlowNumbers& table;
@@ -24,7 +26,12 @@ struct FlowTape : ContinuousTape {
     flow.state = std::clamp<int64_t>(flow.state, 0, kClockStates - 1), flow.after = std::clamp<int64_t>(flow.after, 0, kAfterKinds - 1);
   }
 
-  int64_t time() const override { return flow.time; }
+  int64_t length() const { return 1000 * (int64_t)p.levers.interval_us; }  // of intervals, nanoseconds, or 0
+  uint64_t first_event() const override { return length() > 0 ? (uint32_t)flow.events : ContinuousTape::first_event(); }
+  uint64_t when_due() const override {
+    return length() > 0 ? (uint64_t)flow.now + 1000ull * (uint32_t)p.levers.quote_latency : ContinuousTape::when_due();
+  }
+  int64_t time() const override { return std::max({rows.time, flow.time, flow.now}); }  // that of the latest row, until an event is later
   const char* difference(const Launch& engine) const override {
     const auto differs = [](const std::vector<int32_t>& mine, const int32_t* theirs) {
       return std::memcmp(mine.data(), theirs, mine.size() * sizeof(int32_t)) != 0;
@@ -220,6 +227,29 @@ struct FlowTape : ContinuousTape {
 
   // Events -------------------------------------------------------------------------------------------------------------
 
+  void play() override {
+    if (length() == 0) return ContinuousTape::play();
+    const int64_t end = flow.now + length();
+    const uint64_t last = g + (uint32_t)p.levers.interval;
+    while (true) {
+      const int64_t due = under_way.empty() ? end : std::min(end, (int64_t)under_way.front().due);
+      FlowState next = flow;
+      advance_clock(next, table, flow_word(key, (int64_t)(uint32_t)g, kClockWord));
+      const bool cut = g == last && next.time <= end;  // short: what is due then arrives with the last event
+      if (g < last && next.time <= due) {
+        if (g % (uint32_t)p.levers.beat == 0) take_beat();
+        begin_event();
+        take_event();
+        set_event(g + 1);
+      } else if (due < end) {
+        if (!cut) rows.time = due;
+        take_oldest();
+      } else {
+        flow.now = cut ? flow.time : end, flow.events = (int64_t)(uint32_t)g;
+        return;
+      }
+    }
+  }
   void begin_event() override {
     advance_clock(flow, table, flow_word(key, (int64_t)g, kClockWord));
     rows.time = flow.time;

@@ -68,15 +68,16 @@ struct TapeMarket : MarketNumbers {
   bool continuous() const { return launch.mechanism == kMechanismContinuous; }
 
   void begin_interval() {
-    rows.interval = rows.event = rows.time = t;
-    if (!on_clock()) return;
-    set_event((uint64_t)(uint32_t)t * (uint32_t)p.levers.interval);
+    rows.interval = t;
+    if (!on_clock()) return void(rows.event = rows.time = t);
+    set_event(first_event());
     set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.levers.beat));
   }
   void set_event(uint64_t event) {
     g = event;
     rows.event = (int64_t)event, rows.time = time();
   }
+  virtual uint64_t first_event() const { return (uint64_t)(uint32_t)t * (uint32_t)p.levers.interval; }  // of an interval
   virtual int64_t time() const { return (int64_t)g; }
   void set_pricing(int32_t last, int64_t beat) {
     const int32_t coin = p.levers.rounding == kRoundingCoin ? word_coin(random_word(key, beat, kWalkWord)) : 0;

@@ -18,7 +18,7 @@ import numpy as np
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.files import check_file, replacing
-from kineticsim_env.runtime.flow_table import TIME, FlowTable
+from kineticsim_env.runtime.flow_table import FlowTable
 from kineticsim_env.runtime.values import check_instance, progress_bar
 from kineticsim_env.tapes import library
 from kineticsim_env.tapes.branches import Branch
@@ -82,7 +82,7 @@ class Tape:
         """See `Simulator.tape`, which makes one."""
         self._branch = check_instance("branch", branch, Branch)
         self._script, self._progress = script, progress
-        self._ends: dict[int, int] = {}  # the times at which flows end, of markets that have been played
+        self._spans: dict[int, list[int]] = {}  # the times of flows, of markets that have been played
         library.load()  # else it would be missed when rows are asked for
         classes = [kind.path if kind.name in library.WHO else kind.name for kind in branch.config.agents]
         self._texts = {"agent_class": (*library.WHO, *classes), "type": library.KINDS,
@@ -137,7 +137,7 @@ class Tape:
         """
         engine, of = self._branch.engine(number), library.load()
         bar = progress_bar(self._progress, "tape", "interval", self.intervals)
-        player = engine.open(of)
+        player, begin = engine.open(of), engine.time if self.is_flow else 0
         try:
             yield library.rows_of(of, player)  # what rests as the tape begins
             for quotes, flags, count, fundamental in self._pieces(number):
@@ -155,7 +155,7 @@ class Tape:
                 if of.ks_tape_count(player) >= _CHUNK:
                     yield library.rows_of(of, player)
             if self.is_flow:
-                self._ends[number] = engine.time
+                self._spans[number] = [begin, engine.time]
             yield library.rows_of(of, player)
         finally:
             of.ks_tape_close(player)
@@ -264,9 +264,9 @@ class Tape:
         """
         if not self.is_flow:
             return np.array([0.0, self.intervals]) + int(self.begins[number])
-        if number not in self._ends:
+        if number not in self._spans:
             collections.deque(self.rows(number), maxlen=0)
-        return np.array([self._branch["flow"][number, TIME], self._ends[number]], np.int64)
+        return np.array(self._spans[number])
 
     def flow(self, number: int) -> FlowTable | None:
         """Return the order flow of market `number` of these, or None."""
