@@ -64,6 +64,11 @@ struct ContinuousTape : TapeMarket {
     book.take(side, tick, most, [&](const Order& order, int32_t units) { rows.trade(order, taker, side, tick + origin, units); });
   }
   virtual void end_trade(int, int32_t) {}
+  // What is left of an order rests, or false if there is no room for it.
+  virtual bool rests(int side, int32_t tick, const Order& order) {
+    book.rest(side, tick, order);
+    return true;
+  }
 
   // Quotes under way, and a beat -----------------------------------------------------------------------------------------
 
@@ -142,8 +147,7 @@ struct ContinuousTape : TapeMarket {
     Order order = numbered(coming);
     rows.submit(order, coming.side, coming.tick + origin);
     order.left = match(coming.tick, order, coming.side, -1);
-    if (order.left == 0) return;
-    if (!coming.marketable) return book.rest(coming.side, coming.tick, order);
+    if (order.left == 0 || (!coming.marketable && rests(coming.side, coming.tick, order))) return;
     const int32_t gone = order.left;
     order.left = 0;
     rows.cancel(order, coming.side, coming.tick + origin, gone, kExpired);

@@ -22,8 +22,10 @@ struct FlowTape : ContinuousTape {
   explicit FlowTape(const Launch& of)
       : ContinuousTape(of), table(flow_numbers(of)), fleeting(of.fleeting_units, of.fleeting_units + levels) {
     for (int i = 0; i < 2 * levels; ++i) lives[i / levels].push_back(std::clamp(of.lives[i], 0, kMostOfALife));
-    std::memcpy(&flow, of.flow, sizeof(flow));
-    flow.state = std::clamp<int64_t>(flow.state, 0, kClockStates - 1), flow.after = std::clamp<int64_t>(flow.after, 0, kAfterKinds - 1);
+    const auto number = [&](int i, int64_t least, int64_t most) { return (int32_t)std::clamp(of.flow[i], least, most); };
+    flow.last_trade = number(0, -1, 1), flow.last_jump = number(1, -1, 1), flow.left = number(2, INT32_MIN, INT32_MAX);
+    flow.state = number(4, 0, kClockStates - 1), flow.after = number(5, 0, kAfterKinds - 1);
+    flow.limit = of.flow[3], flow.time = of.flow[6], flow.now = of.flow[7], flow.events = of.flow[8];
   }
 
   int64_t length() const { return 1000 * (int64_t)p.levers.interval_us; }  // of intervals, nanoseconds, or 0
@@ -39,7 +41,8 @@ struct FlowTape : ContinuousTape {
     if (const char* name = ContinuousTape::difference(engine)) return name;
     if (differs(lives[0], engine.lives) || differs(lives[1], engine.lives + levels)) return "lives";
     if (differs(fleeting, engine.fleeting_units)) return "fleeting_units";
-    return std::memcmp(&flow, engine.flow, sizeof(flow)) != 0 ? "flow" : nullptr;
+    const int64_t numbers[] = {flow.last_trade, flow.last_jump, flow.left, flow.limit, flow.state, flow.after, flow.time, flow.now, flow.events};
+    return std::memcmp(numbers, engine.flow, sizeof(numbers)) != 0 ? "flow" : nullptr;
   }
 
   // Books --------------------------------------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ struct FlowTape : ContinuousTape {
           auto orders = g == 0 ? draw(side, tick, away, kOpeningWord) : alike(all, tick);
           if (last != orders.empty()) continue;
           if (!is_there(orders, all, tick)) orders = alike(all, tick);
-          for (const Drawn& one : orders) rest(side, tick, one);
+          for (const Drawn& one : orders) book.rest(side, tick, submitted(side, tick, one));
         }
       }
     }
@@ -93,15 +96,20 @@ struct FlowTape : ContinuousTape {
     const auto at = (std::size_t)tick;
     return units[0] == fleeting[at] && units[0] + units[1] == all && count[0] == lives[0][at] && count[1] == lives[1][at];
   }
-  void rest(int side, int32_t tick, const Drawn& one) {
+  Order submitted(int side, int32_t tick, const Drawn& one) {
     const Order order = numbered({-1, side, tick, one.units, 0, (uint8_t)(kFlowLimit + one.life)});
     rows.submit(order, side, tick + origin);
-    book.rest(side, tick, order);
+    return order;
   }
-  void add(int side, int32_t tick, const Drawn& one) {
-    lives[one.life][(std::size_t)tick] += 1;
-    if (one.life == kFleeting) fleeting[(std::size_t)tick] += one.units;
-    rest(side, tick, one);
+  // Agents' orders are lasting ones.
+  static int life_of(const Order& order) { return order.who == kFlowLimit + kFleeting ? kFleeting : kLasting; }
+  bool rests(int side, int32_t tick, const Order& order) override {
+    const int life = life_of(order);
+    if (lives[life][(std::size_t)tick] >= kMostOfALife) return false;
+    lives[life][(std::size_t)tick] += 1;
+    if (life == kFleeting) fleeting[(std::size_t)tick] += order.left;
+    book.rest(side, tick, order);
+    return true;
   }
 
   void grid_moved(int32_t by) override {
@@ -114,7 +122,7 @@ struct FlowTape : ContinuousTape {
     const int side = by > 0;
     const int32_t come = std::min(std::abs(by), levels), first = side ? levels - come : 0;
     for (int32_t tick = first; tick < first + come; ++tick)
-      for (const Drawn& one : draw(side, tick, best.distance(side, tick), kEntryWord)) add(side, tick, one);
+      for (const Drawn& one : draw(side, tick, best.distance(side, tick), kEntryWord)) rests(side, tick, submitted(side, tick, one));
   }
 
   // What is seen -------------------------------------------------------------------------------------------------------
@@ -173,7 +181,7 @@ struct FlowTape : ContinuousTape {
     for (int32_t left = units; left > 0;) {
       Order* one = nullptr;
       for (Order& order : queue) {
-        if (order.who != kFlowLimit + life || order.left == 0) continue;
+        if (life_of(order) != life || order.left == 0) continue;
         const bool fits = order.left <= left, first = one == nullptr;
         if (first || (!trades && (fits ? one->left > left || order.left > one->left : one->left > order.left))) one = &order;
       }
@@ -234,7 +242,7 @@ struct FlowTape : ContinuousTape {
     while (true) {
       const int64_t due = under_way.empty() ? end : std::min(end, (int64_t)under_way.front().due);
       FlowState next = flow;
-      advance_clock(next, table, flow_word(key, (int64_t)(uint32_t)g, kClockWord));
+      advance(next);
       const bool cut = g == last && next.time <= end;  // short: what is due then arrives with the last event
       if (g < last && next.time <= due) {
         if (g % (uint32_t)p.levers.beat == 0) take_beat();
@@ -251,16 +259,24 @@ struct FlowTape : ContinuousTape {
     }
   }
   void begin_event() override {
-    advance_clock(flow, table, flow_word(key, (int64_t)g, kClockWord));
+    advance(flow);
     rows.time = flow.time;
   }
+  void advance(FlowState& to) const { advance_clock(to, table, flow_word(key, (int64_t)g, kClockWord)); }
   void take_event() override {
     const Best before = best_ticks();
     const int64_t traded = volume;
-    if (!take_jump(flow_word(key, (int64_t)g, kJumpWord), before)) take_choice(before);
+    const uint64_t agent = launch.agent_classes > 0 ? flow_word(key, (int64_t)g, kAgentWord) : ~0ull;
+    if (field(agent, 0, 16) < launch.agent_threshold) take_agent((int32_t)((agent >> 32) * (uint32_t)p.levers.num_agents >> 32));
+    else if (!take_jump(flow_word(key, (int64_t)g, kJumpWord), before)) take_choice(before);
     flow.after = volume > traded ? kAfterTrade : best_ticks() == before ? kAfterNothing : kAfterMove;
   }
 
+  // The agent of that number, of all that users have added, orders.
+  void take_agent(int32_t number) {
+    look((int64_t)g, mid2());
+    take_order(added_order(first_added_agent(launch, p) + number, random_word(key, (int64_t)g, 0)));
+  }
   // Returns whether the event is over.
   bool take_jump(uint64_t drawn, const Best& best) {
     if (flow.left > 0) {
@@ -324,7 +340,7 @@ struct FlowTape : ContinuousTape {
     const int32_t tick = side ? best.at[0] + away : best.at[1] - away;
     const int life = field(drawn, 16, 16) < table.fleeting[band] ? kFleeting : kLasting;
     if (tick < 0 || tick >= levels || lives[life][(std::size_t)tick] >= kMostOfALife) return;
-    add(side, tick, {life, (int32_t)sizes(side, life, band)[field(drawn, 32, 4)]});
+    rests(side, tick, submitted(side, tick, {life, (int32_t)sizes(side, life, band)[field(drawn, 32, 4)]}));
   }
   void take_cancellation(int side, int64_t r, uint64_t drawn, const Best& best) {
     if (has_one_order(side)) return;
