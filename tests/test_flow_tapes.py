@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from agent_classes import at_the_best, copied_noise, trend_follower
 from build_helpers import needs_compiler
 from flow_markets import EXTREMES
 from flow_tables import plain_table, random_table
@@ -97,7 +98,9 @@ def random_case(seed):
     how = {"interval": int(rng.choice([1, 7, 40])), "quote_latency": int(rng.choice([0, 30]))}
     if seed % 3:
         how = timed(tables[0], rng.choice([0.4, 3, 12]), rng.choice([0, 0.3, 2.5]), int(rng.choice([3, 200])))
-    config = flow_config(tables, *GRIDS[seed % 4], fee=3, taker_fee=-2, **how)
+    agents = {copied_noise: 3, at_the_best: 1, trend_follower: 2} if seed % 4 == 1 else None
+    how |= {"agents": agents, "agent_prob": rng.choice([0.1, 1.0]) if agents else 0.0}
+    config = flow_config(tables, *GRIDS[int(rng.integers(4))], fee=3, taker_fee=-2, **how)
     sim = ks.Simulator(config, markets, engine="cpu", seed=seed, slots=slots)
     sim.run(int(rng.choice([0, 1, 5])))
     for _ in range(int(rng.integers(0, 3)) if slots else 0):
@@ -110,7 +113,7 @@ def random_case(seed):
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_random_markets(engine):
     """By what must hold of every tape; the book and the series are those of the C++ engine, or of NumPy."""
-    traded = 0
+    traded = acted = 0
     for seed in range(examples(30)):
         sim, chosen, quotes = random_case(seed)
         other = ks.Simulator(sim.config, sim.num_markets, engine=engine, seed=seed, slots=len(sim.slots))
@@ -127,8 +130,10 @@ def test_random_markets(engine):
             events = made.events(number)
             (begin, end), time = events.sessions[0], events.time
             assert (np.diff([begin, *time, end]) >= 0).all() and (time[events.opening] == begin).all()
-        traded += ((made.columns["agent_class"] == "slot") & (made.columns["type"] == "trade")).sum()
-    assert traded > 20
+        who, trades = made.columns["agent_class"], made.columns["type"] == "trade"
+        traded += (trades & (who == "slot")).sum()
+        acted += (trades & (who == "copied_noise")).sum()
+    assert traded > 20 and acted > 5
 
 
 def test_ladders_are_checked_beside_the_engine():

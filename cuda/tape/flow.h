@@ -41,7 +41,8 @@ struct FlowTape : ContinuousTape {
     if (const char* name = ContinuousTape::difference(engine)) return name;
     if (differs(lives[0], engine.lives) || differs(lives[1], engine.lives + levels)) return "lives";
     if (differs(fleeting, engine.fleeting_units)) return "fleeting_units";
-    const int64_t numbers[] = {flow.last_trade, flow.last_jump, flow.left, flow.limit, flow.state, flow.after, flow.time, flow.now, flow.events};
+    int64_t numbers[kFlowNumbers];
+    flow.store(numbers);
     return std::memcmp(numbers, engine.flow, sizeof(numbers)) != 0 ? "flow" : nullptr;
   }
 
@@ -262,7 +263,7 @@ struct FlowTape : ContinuousTape {
     advance(flow);
     rows.time = flow.time;
   }
-  void advance(FlowState& to) const { advance_clock(to, table, flow_word(key, (int64_t)g, kClockWord)); }
+  void advance(FlowState& to) const { advance_clock(to, table, clock_word(flow_word(key, (int64_t)g, kClockWord), table.logarithms)); }
   void take_event() override {
     const Best before = best_ticks();
     const int64_t traded = volume;
