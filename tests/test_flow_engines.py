@@ -11,10 +11,10 @@ from agent_classes import anywhere, at_the_best, extreme, insider, trend_followe
 from build_helpers import needs_compiler
 from env_helpers import check_agreement, check_cores_agree, clock_environments, make_cores
 from flow_markets import EXTREMES
-from flow_reference import FlowReference
 from flow_tables import plain_table, random_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.flow import FlowMarket
 from strategies import ENGINES
 from thorough import examples, slow
 
@@ -133,23 +133,20 @@ def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed, kernel):
 
 @needs_compiler
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_the_second_implementation_says_the_same(seed):
+def test_the_reference_says_the_same(seed):
     """The C++ engine beside a market that is played order by order."""
     table, (levels, window, beat) = random_table(seed), GRIDS[seed % len(GRIDS)]
     sim = ks.Simulator(flow_config(table, levels, window, beat, interval=7), 1, engine="cpu", seed=seed)
-    other = FlowReference(table, seed, levels, window, beat, levels // 2)
+    other = FlowMarket(table, seed, levels, window, beat, levels // 2)
     for _ in range(20):
         try:
             sim.run(1)
         except ks.MarketError:
-            assert other.play(7) < 7
+            assert not other.play(7)
             return
-        assert other.play(7) == 7
-        state = other.state()
-        for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
-            assert np.array_equal(sim.tensors[name][0].numpy(), state[name]), name
-        numbers = [int(sim.tensors[name][0]) for name in ("last_tick", "price_origin", "volume")]
-        assert state["numbers"].tolist() == numbers
+        assert other.play(7)
+        for name, value in other.state().items():
+            assert np.array_equal(sim.tensors[name][0].numpy(), value), name
 
 
 AGENTS = {trend_follower: 3, at_the_best: 2, insider: 1, anywhere: ks.mix(2, quantity=30)}
@@ -535,11 +532,6 @@ def test_what_orders_of_nobody_do_not_feel_is_told():
     assert effect_of(config, "window").there.all()
 
 
-def test_tapes_are_refused():
-    with pytest.raises(ValueError, match="tape: expected markets whose arrivals are 'each' or 'clock', got 'flow'"):
-        ks.Simulator(flow_config(), 1, engine="numpy").tape(0, 3)
-
-
 @pytest.mark.parametrize("use", ["measure", "scorecard", "counterfactual", "learners"])
 def test_tools_take_a_flow(use, monkeypatch):
     monkeypatch.setitem(PRESETS, "flow", {name: value for name, value in plain_fields(flow_config()).items() if value})
@@ -548,16 +540,15 @@ def test_tools_take_a_flow(use, monkeypatch):
 
 @slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_long_runs_agree_with_the_second_implementation(engine):
+def test_long_runs_agree_with_the_reference(engine):
     """The flow that ships, for an hour of the market."""
     intervals = 20 if engine == "numpy" else 400
     sim = ks.Simulator(flow_config(levels=512, window=32, interval=50), 1, engine=engine, seed=4)
     sim.run(intervals)
-    other = FlowReference(sim.config.flow, 4, 512, 32, 16, 256)
-    assert other.play(intervals * 50) == intervals * 50
-    state = other.state()
-    for name in ("bid", "ask", "lives", "fleeting_units", "flow"):
-        assert np.array_equal(sim.tensors[name][0].cpu().numpy(), state[name]), name
+    other = FlowMarket(sim.config.flow, 4, 512, 32, 16, 256)
+    assert other.play(intervals * 50)
+    for name, value in other.state().items():
+        assert np.array_equal(sim.tensors[name][0].cpu().numpy(), value), name
 
 
 # Time -----------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from flow_markets import EXTREMES, JUMPS, NO_LIMITS, PLAIN, begin, play, play_event, same_state
-from flow_reference import FlowReference
 from flow_tables import random_table
+from reference.flow import FlowMarket
 
 from kineticsim_env import MarketError
 from kineticsim_env.engines.numpy import flow, lives, under_way
@@ -28,7 +28,6 @@ from kineticsim_env.engines.numpy.flow import (
 )
 from kineticsim_env.engines.numpy.rules import best_with_quotes
 from kineticsim_env.engines.numpy.state import Markets
-from kineticsim_env.runtime.cxx import find_cxx
 from kineticsim_env.runtime.flow_table import SHARE, UNIT
 
 
@@ -152,17 +151,14 @@ def test_a_run_is_the_same_again_in_two_parts_and_of_other_intervals(name):
     assert (one.bid[0] == whole.bid[3]).all() and (one.flow[0] == whole.flow[3]).all()
 
 
-@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", EXTREMES)
-def test_the_second_implementation_says_the_same(name):
+def test_the_reference_says_the_same(name):
     for levels, window, beat, init in ((8, 1, 3, 4), (64, 8, 16, 20)):
         m, _ = play(EXTREMES[name], range(2), 60, levels=levels, window=window, beat=beat, init_price=init)
         for i in range(2):
-            other = FlowReference(EXTREMES[name], i, levels, window, beat, init)
-            assert other.play(60) == 60
-            state = other.state()
-            assert state.pop("numbers").tolist() == [m.last_tick[i], m.price_origin[i], m.volume[i]]
-            assert all((getattr(m, part)[i] == values).all() for part, values in state.items())
+            other = FlowMarket(EXTREMES[name], i, levels, window, beat, init)
+            assert other.play(60)
+            assert all(np.array_equal(getattr(m, part)[i], value) for part, value in other.state().items())
 
 
 @pytest.mark.parametrize("table", [PLAIN, random_table(2)], ids=["plain", "random"])

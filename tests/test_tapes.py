@@ -375,7 +375,7 @@ def test_a_bar_shows_where_it_is_asked_for(capsys):
 
 
 def test_rows_are_what_the_library_writes():
-    assert library.ROW.itemsize == 56 and library.MESSAGE.itemsize == 40
+    assert library.ROW.itemsize == 64 and library.MESSAGE.itemsize == 40
     made, _ = tape_of()
     assert library.load().ks_tape_count.restype is ctypes.c_int64
     opening, *parts = made.parts()

@@ -8,15 +8,16 @@
 
 namespace ks::tape {
 
-// What was submitted, until it arrives before an event.
+// What was submitted, until it arrives.
 struct Submission {
-  uint64_t event;
+  uint64_t due;                // the event, or a time where intervals have a length
   std::vector<Quote> quotes;   // of all slots' levels,
   std::vector<int32_t> flags;  // and theirs
 };
 
 struct ContinuousTape : TapeMarket {
   std::deque<Submission> under_way;  // oldest first
+  int32_t arrived = 0;               // in this interval
 
   explicit ContinuousTape(const Launch& of) : TapeMarket(of) {
     for (int i = 0; of.due && i < kMostUnderWay && of.due[i] > 0; ++i) {
@@ -31,27 +32,60 @@ struct ContinuousTape : TapeMarket {
     begin_interval();
     if (fresh) submit(fresh, flags);
     const int64_t before = volume;
-    int32_t arrived = 0;
-    for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
-      if (g % (uint32_t)p.levers.beat == 0) take_beat();
-      for (; !under_way.empty() && under_way.front().event <= g; under_way.pop_front()) take_quotes(under_way.front(), slots * arrived++);
-      const int32_t mid = mid2();
-      take_order(coming(mid));
-    }
+    arrived = 0;
+    play();
     trades += volume > before;
     t += 1;
   }
+  virtual void play() {
+    for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
+      if (g % (uint32_t)p.levers.beat == 0) take_beat();
+      begin_event();
+      while (!under_way.empty() && under_way.front().due <= g) take_oldest();
+      take_event();
+    }
+  }
+  void take_oldest() {
+    take_quotes(under_way.front(), slots * arrived++);
+    under_way.pop_front();
+  }
+
+  // What an order flow has otherwise (flow.h) ----------------------------------------------------------------------------
+
+  virtual uint64_t when_due() const { return g + (uint32_t)p.levers.quote_latency; }
+  virtual void begin_event() {}
+  virtual void take_event() {
+    const int32_t mid = mid2();
+    take_order(coming(mid));
+  }
+  virtual void grid_moved(int32_t) {}
+  // Orders that are no quotes trade at a tick with one that has come; then it is done with the tick.
+  virtual void trade_agents(int side, int32_t tick, int32_t most, int64_t taker) {
+    book.take(side, tick, most, [&](const Order& order, int32_t units) { rows.trade(order, taker, side, tick + origin, units); });
+  }
+  virtual void end_trade(int, int32_t) {}
+  // What is left of an order rests, or false if there is no room for it.
+  virtual bool rests(int side, int32_t tick, const Order& order) {
+    book.rest(side, tick, order);
+    return true;
+  }
+
+  // Quotes under way, and a beat -----------------------------------------------------------------------------------------
+
   void submit(const Quote* fresh, const int32_t* flags) {
     if (under_way.size() == kMostUnderWay) under_way.pop_back();
-    const uint64_t event = g + (uint32_t)p.levers.quote_latency;
-    Submission mine = {event, {fresh, fresh + records()}, std::vector<int32_t>((std::size_t)records())};
+    Submission mine = {when_due(), {fresh, fresh + records()}, std::vector<int32_t>((std::size_t)records())};
     if (flags) mine.flags.assign(flags, flags + records());
-    if (!under_way.empty()) mine.event = std::max(event, under_way.back().event);
+    if (!under_way.empty()) mine.due = std::max(mine.due, under_way.back().due);
     under_way.push_back(mine);
   }
-  bool same_under_way(const Launch& engine) const override {
+  const char* difference(const Launch& engine) const override {
+    if (const char* name = TapeMarket::difference(engine)) return name;
+    return engine.due && !same_under_way(engine) ? "due" : nullptr;
+  }
+  bool same_under_way(const Launch& engine) const {
     for (std::size_t i = 0; i < kMostUnderWay; ++i) {
-      if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].event + 1 : 0)) return false;
+      if (engine.due[i] != (i < under_way.size() ? (int64_t)under_way[i].due + 1 : 0)) return false;
       if (i >= under_way.size()) continue;
       const std::size_t count = (std::size_t)records(), first = i * count;
       if (std::memcmp(engine.due_quotes + 4 * first, under_way[i].quotes.data(), count * sizeof(Quote)) != 0) return false;
@@ -62,7 +96,11 @@ struct ContinuousTape : TapeMarket {
 
   void take_beat() {
     const int64_t beat = (int64_t)(g / (uint32_t)p.levers.beat);
-    if (p.window > 0 && follow_mid()) take_quotes_along();
+    const int32_t before = origin;
+    if (p.window > 0 && follow_mid()) {
+      take_quotes_along();
+      grid_moved(origin - before);
+    }
     change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel(beat);
     take_return();
@@ -109,8 +147,7 @@ struct ContinuousTape : TapeMarket {
     Order order = numbered(coming);
     rows.submit(order, coming.side, coming.tick + origin);
     order.left = match(coming.tick, order, coming.side, -1);
-    if (order.left == 0) return;
-    if (!coming.marketable) return book.rest(coming.side, coming.tick, order);
+    if (order.left == 0 || (!coming.marketable && rests(coming.side, coming.tick, order))) return;
     const int32_t gone = order.left;
     order.left = 0;
     rows.cancel(order, coming.side, coming.tick + origin, gone, kExpired);
@@ -126,6 +163,7 @@ struct ContinuousTape : TapeMarket {
       if (other ? tick > limit : tick < 0 || tick < limit) break;
       const int32_t before = left;
       while (left > 0 && units_at(other, tick) > 0 && !meets_own(tick, other, taker)) left -= take_next(tick, left, other, order.id);
+      end_trade(other, tick);
       const int32_t units = before - left;
       if (units == 0) break;
       volume += units;
@@ -155,15 +193,14 @@ struct ContinuousTape : TapeMarket {
     const int next = next_quote(side, [&](int j) { return quote_tick(j, side) == tick; });
     const int32_t there = book.units[side][(std::size_t)tick];
     const int32_t first = std::min(most, next < 0 ? there : std::min(there, aheads[next][side]));
-    const int32_t price = tick + origin;
     if (first == 0) {
       const int32_t units = std::min(most, quantity(next, side));
       set_quantity(next, side, quantity(next, side) - units);
       book_fill(slot_of(next), side, tick, units, unit_fee(p));
-      rows.trade(quote_order(next, side), taker, side, price, units);
+      rows.trade(quote_order(next, side), taker, side, tick + origin, units);
       return units;
     }
-    book.take(side, tick, first, [&](const Order& order, int32_t units) { rows.trade(order, taker, side, price, units); });
+    trade_agents(side, tick, first, taker);
     for (int j = 0; j < quoted; ++j)
       if (quote_tick(j, side) == tick) aheads[j][side] = std::max(0, aheads[j][side] - first);
     return first;

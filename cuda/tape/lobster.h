@@ -11,7 +11,7 @@
 namespace ks::tape {
 
 struct Message {
-  int64_t event, order, price;
+  int64_t time, order, price;  // time: that of the row
   int32_t type, size, direction, unused;
 };
 static_assert(sizeof(Message) == 40, "as Python reads it");
@@ -56,7 +56,7 @@ class Lobster {
     const int64_t units = type == kSubmission ? row.quantity : -(int64_t)row.quantity;
     if (row.side) change(asks_, price, units);
     else change(bids_, price, units);
-    messages_[written_] = {row.event, row.order, price, type, row.quantity, row.side ? -1 : 1, 0};
+    messages_[written_] = {row.time, row.order, price, type, row.quantity, row.side ? -1 : 1, 0};
     int64_t* const book = books_ + 4 * levels_ * written_++;
     put(asks_, book, kNoLevel);
     put(bids_, book + 2, -kNoLevel);

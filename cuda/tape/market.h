@@ -64,26 +64,28 @@ struct TapeMarket : MarketNumbers {
   // One interval. `fresh` are quotes of a decision that begins with it, [K], or of ladders [K, N], or null; `flags` are theirs, or null.
   virtual void interval(const Quote* fresh, const int32_t* flags) = 0;
 
-  bool on_clock() const { return launch.arrivals == kArrivalsClock; }
+  bool on_clock() const { return launch.arrivals != kArrivalsEach; }
   bool continuous() const { return launch.mechanism == kMechanismContinuous; }
 
   void begin_interval() {
-    rows.interval = rows.event = t;
-    if (!on_clock()) return;
-    set_event((uint64_t)(uint32_t)t * (uint32_t)p.levers.interval);
+    rows.interval = t;
+    if (!on_clock()) return void(rows.event = rows.time = t);
+    set_event(first_event());
     set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.levers.beat));
   }
   void set_event(uint64_t event) {
     g = event;
-    rows.event = (int64_t)event;
+    rows.event = (int64_t)event, rows.time = time();
   }
+  virtual uint64_t first_event() const { return (uint64_t)(uint32_t)t * (uint32_t)p.levers.interval; }  // of an interval
+  virtual int64_t time() const { return (int64_t)g; }
   void set_pricing(int32_t last, int64_t beat) {
     const int32_t coin = p.levers.rounding == kRoundingCoin ? word_coin(random_word(key, beat, kWalkWord)) : 0;
     pricing = pricing_of(p, levels, origin, fundamental, last, coin);
   }
 
   // What rests as the tape begins: of agents one order per tick, cut where quotes have their places; numbered as they queue.
-  void open(const int32_t* bid, const int32_t* ask) {
+  virtual void open(const int32_t* bid, const int32_t* ask) {
     begin_interval();
     if (!on_clock()) set_pricing(last_tick, t);
     for (int side = 0; side < 2; ++side) {
@@ -273,10 +275,8 @@ struct TapeMarket : MarketNumbers {
 
   // The engine's ------------------------------------------------------------------------------------------------------
 
-  virtual bool same_under_way(const Launch&) const { return true; }
-
   // The name of what the engine has otherwise; null if all is the same.
-  const char* difference(const Launch& engine) const {
+  virtual const char* difference(const Launch& engine) const {
     for (int side = 0; side < 2; ++side)
       if (std::memcmp(side ? engine.ask : engine.bid, book.units[side].data(), (std::size_t)levels * sizeof(int32_t)) != 0)
         return side ? "ask" : "bid";
@@ -302,7 +302,6 @@ struct TapeMarket : MarketNumbers {
         if (engine.moments && engine.moments[2 * j + side] != moments[j][side]) return "moments";
       }
     }
-    if (engine.due && !same_under_way(engine)) return "due";
     const std::size_t bytes = memory.size() * sizeof(int32_t);
     return bytes > 0 && std::memcmp(engine.agent_memory, memory.data(), bytes) != 0 ? "agent_memory" : nullptr;
   }

@@ -17,16 +17,16 @@ enum Reason : uint8_t {
   kWithdrawn,  // by the slot whose quote it was
   kLeftGrid    // the window moved away from it
 };
-// Whose an order is: a class of built-in agents, a slot, or of those that rested when the tape began; from kAdded on a class
-// that a user has written.
-enum Who : uint8_t { kNoise, kMomentum, kMaker, kFundamental, kSlot, kResting, kAdded };
+// Whose an order is: a class of built-in agents, a slot, or of those that rested when the tape began; an order flow's limit order
+// by its life (kFlowLimit and the one after it), or its market order; from kAdded on a class that a user has written.
+enum Who : uint8_t { kNoise, kMomentum, kMaker, kFundamental, kSlot, kResting, kFlowLimit, kFlowMarket = kFlowLimit + 2, kAdded };
 
 struct Row {
-  int64_t interval, event, order, counterparty;
+  int64_t interval, event, time, order, counterparty;
   int32_t agent, price, quantity, remaining;  // price: absolute
   uint8_t kind, reason, side, marketable, who, unused[3];
 };
-static_assert(sizeof(Row) == 56, "as Python reads it");
+static_assert(sizeof(Row) == 64, "as Python reads it");
 
 // An order, with what is left of it.
 struct Order {
@@ -37,7 +37,7 @@ struct Order {
 
 struct Rows {
   std::vector<Row> rows;
-  int64_t interval = 0, event = 0;  // now
+  int64_t interval = 0, event = 0, time = 0;  // now; the time is an order flow's, in nanoseconds, else the event
   int64_t orders = 0;               // numbered so far, from 1 on
 
   void submit(const Order& order, int32_t side, int32_t price) { add(kSubmit, order, side, price, order.left, kNoReason, 0); }
@@ -51,7 +51,7 @@ struct Rows {
 
  private:
   void add(Kind kind, const Order& order, int32_t side, int32_t price, int32_t units, Reason reason, int64_t counterparty) {
-    rows.push_back({interval, event, order.id, counterparty, order.agent, price, units, order.left, kind, reason,
+    rows.push_back({interval, event, time, order.id, counterparty, order.agent, price, units, order.left, kind, reason,
                     (uint8_t)side, order.marketable, order.who, {}});
   }
 };

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "tape/call.h"
-#include "tape/continuous.h"
+#include "tape/flow.h"
 #include "tape/lobster.h"
 
 namespace ks::tape {
@@ -42,7 +42,8 @@ int64_t ks_tape_open(const ks::Launch* launch, void* engine) {
   auto player = std::make_unique<ks::tape::Player>();
   player->launch = *launch;
   player->engine = reinterpret_cast<ks::tape::Engine>(engine);
-  if (launch->mechanism == ks::kMechanismContinuous) player->market = std::make_unique<ks::tape::ContinuousTape>(*launch);
+  if (launch->arrivals == ks::kArrivalsFlow) player->market = std::make_unique<ks::tape::FlowTape>(*launch);
+  else if (launch->mechanism == ks::kMechanismContinuous) player->market = std::make_unique<ks::tape::ContinuousTape>(*launch);
   else player->market = std::make_unique<ks::tape::CallTape>(*launch);
   player->market->open(launch->bid, launch->ask);
   return reinterpret_cast<int64_t>(player.release());

@@ -14,6 +14,7 @@ from kineticsim_env.engines.cpu import CpuEngine
 from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.native import INT32_LIMIT
 from kineticsim_env.runtime import build
+from kineticsim_env.runtime.flow_table import NOW, TIME, FlowTable
 
 _HOST = torch.device("cpu")
 
@@ -31,6 +32,7 @@ class Branch:
         self.markets = markets
         self._sizes = {**simulator.sizes, "M": 1}
         self._groups: tuple[AgentGroup, ...] = simulator._groups
+        self._flows: tuple[FlowTable, ...] = tuple(simulator._flows)
         self._state = {name: _rows(tensor, markets) for name, tensor in simulator.tensors.items()}
         self._parameters = _rows(simulator.engine.parameters(), markets)
         agents = simulator.engine.agent_parameters()
@@ -44,11 +46,17 @@ class Branch:
         """Return a field of `struct MarketParams` of every market, int64 `[m]`."""
         return unpack(self._parameters.numpy())[name]
 
+    def flow(self, number: int) -> FlowTable | None:
+        """Return the order flow of market number `number` of these, or None."""
+        return self._flows[int(self.parameter("flow")[number])] if self._flows else None
+
     def engine(self, number: int) -> OneMarket:
         """Return a C++ engine with a copy of market number `number` of these."""
         state = {name: tensor[number : number + 1].clone() for name, tensor in self._state.items()}
         engine = OneMarket(_HOST, self._sizes, state)
         engine.set_ensemble(self.config)
+        if self._flows:
+            engine.set_flows(self._flows)
         engine.set_agents(self._groups)
         if self._agents is not None:
             engine.set_agent_parameters(self._agents[number : number + 1].numpy().copy())
@@ -69,6 +77,11 @@ class OneMarket(CpuEngine):
     def t(self) -> int:
         """The interval that the market is at."""
         return int(self._tensors["t"][0])
+
+    @property
+    def time(self) -> int:
+        """Nanoseconds since the reset, of a market of an order flow."""
+        return int(self._tensors["flow"][0, NOW if self._rows["interval_us"][0] else TIME])
 
     @property
     def error(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from kineticsim_env.runtime import build
 
 PLAYED, STOPPED, DIFFERS = range(3)  # what `ks_tape_play` returns
-_WIDE = "interval event order counterparty".split()
+_WIDE = "interval event time order counterparty".split()
 _NARROW = "agent price quantity remaining".split()
 _CODES = "kind reason side marketable who".split()
 # struct Row and struct Message, as they lie in memory.
@@ -17,13 +17,14 @@ ROW = np.dtype(
     + [(name, "u1") for name in _CODES]
     + [("unused", "V3")]
 )
-MESSAGE = np.dtype([("event", "i8"), ("order", "i8"), ("price", "i8"), ("type", "i4"), ("size", "i4"),
+MESSAGE = np.dtype([("time", "i8"), ("order", "i8"), ("price", "i8"), ("type", "i4"), ("size", "i4"),
                     ("direction", "i4"), ("unused", "i4")])  # fmt: skip
 # The enums of cuda/tape/rows.h.
 KINDS = ("submit", "cancel", "trade")
 REASONS = ("", "cancelled", "residue", "expired", "withdrawn", "left the grid")
 SIDES = ("buy", "sell")
-WHO = ("noise", "momentum", "maker", "fundamental", "slot", "resting")  # then the classes that users have written
+WHO = ("noise", "momentum", "maker", "fundamental", "slot", "resting", "fleeting", "lasting", "market")
+# Then the classes that users have written.
 
 
 load = build.load_tape

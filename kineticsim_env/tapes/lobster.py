@@ -37,7 +37,7 @@ def write(
     levels: int = 10,
     tick: float = 0.01,
     base: int = 0,
-    interval_seconds: float = 1.0,
+    interval_seconds: float | None = None,
     opens: float = 34_200.0,
     date: datetime.date | str = "2000-01-03",
     ticker: str = "MARKET",
@@ -54,7 +54,7 @@ def write(
         levels: Of each side in the orderbook file.
         tick: What a tick is worth, a multiple of 1/10000.
         base: Ticks added to every price: a market that begins at 64 may come to negative ones.
-        interval_seconds: How long an interval is.
+        interval_seconds: How long an interval is, None is 1; an order flow has times of its own, and takes None alone.
         opens: When the episode began, in seconds after midnight.
         date: For the files' names.
         ticker: Likewise.
@@ -68,20 +68,20 @@ def write(
     _check_continuous("to_lobster", tape)
     levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
     base = check_count("base", base, -(2**30), 2**30)
-    _check_seconds("interval_seconds", interval_seconds, interval_seconds != 0), _check_seconds("opens", opens)
+    length = _interval_seconds(tape, interval_seconds)
+    _check_seconds("opens", opens)
     date = date.date() if isinstance(date, datetime.datetime) else date
     for what, given in (("date", date), ("ticker", ticker)):
         if not isinstance(given, (str, datetime.date)) or not _OF_A_NAME.fullmatch(str(given)):
             raise ValueError(f"{what}: expected a part of a file's name, such as {_PARTS[what]!r}, got {show(given)}")
     check_folder("folder", folder)
 
-    def seconds(event: np.ndarray) -> np.ndarray:
-        return np.round(opens + tape.time(event) * interval_seconds, 9)
+    def seconds(times: np.ndarray) -> np.ndarray:
+        return np.round(opens + tape.time(times) * length, 9)
 
     paths = []
     for number, market in enumerate(tape.markets):
-        begins = opens + tape.begins[number] * interval_seconds
-        times = f"{round(1000 * begins)}_{round(1000 * (begins + tape.intervals * interval_seconds))}"
+        times = "_".join(str(round(1000 * (opens + time * length))) for time in tape.span(number).tolist())
         name = f"{ticker}{market}_{date}_{times}"
         pair = [Path(folder, f"{name}_{kind}_{levels}.csv") for kind in ("message", "orderbook")]
         with replacing(pair[0]) as message, replacing(pair[1]) as orderbook:
@@ -92,16 +92,16 @@ def write(
     return paths
 
 
-def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEvents:
+def events(tape: Any, number: int = 0, interval_seconds: float | None = None) -> OrderEvents:
     """Return LOBSTER's messages of one market as order events; those of the whole book.
 
     What rests as the tape begins is added then, as `opening`; an order that trades as it comes is no event, and what
-    is left of it is added. Prices are the tape's ticks, lots its units, and times count from the market's interval 0.
+    is left of it is added. Prices are the tape's ticks, lots its units, and times count from the market's reset.
 
     Args:
         tape: A `Tape` of continuous trading.
         number: Of the market among those of the tape.
-        interval_seconds: How long an interval is.
+        interval_seconds: How long an interval is, None is 1; an order flow has times of its own, and takes None alone.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -109,10 +109,9 @@ def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEv
     """
     _check_continuous("events", tape)
     number = check_count("number", number, 0, len(tape.markets) - 1)
-    begin = int(tape.begins[number])
-    end = begin + tape.intervals
-    _check_seconds("interval_seconds", interval_seconds, interval_seconds != 0)
-    if end * interval_seconds >= _MOST_SECONDS:
+    length = _interval_seconds(tape, interval_seconds)
+    end = int(tape.begins[number]) + tape.intervals
+    if not tape.is_flow and end * length >= _MOST_SECONDS:
         raise ValueError(
             f"interval_seconds: expected {end} intervals to last less than {_MOST_SECONDS:.0g} seconds, as int64 holds "
             f"them in nanoseconds, got {interval_seconds}"
@@ -127,18 +126,20 @@ def events(tape: Any, number: int = 0, interval_seconds: float = 1.0) -> OrderEv
         native.ks_lobster_close(of)
     all_of_them: Any = np.concatenate(found)
 
-    def nanoseconds(intervals: np.ndarray) -> np.ndarray:
-        return np.rint(intervals * (interval_seconds * 1e9)).astype(np.int64)
+    def nanoseconds(times: np.ndarray) -> np.ndarray:
+        return times.copy() if tape.is_flow else np.rint(times * (length * 1e9)).astype(np.int64)
 
+    flow = tape.flow(number)
     return OrderEvents(
-        time=nanoseconds(tape.time(all_of_them["event"])),
+        time=nanoseconds(tape.time(all_of_them["time"])),
         order=all_of_them["order"].copy(),
         kind=_EVENTS[all_of_them["type"]],
         side=all_of_them["direction"].astype(np.int8),
         price=all_of_them["price"].copy(),
         size=all_of_them["size"].astype(np.int64),
         opening=np.arange(len(all_of_them)) < (opening or 0),
-        sessions=nanoseconds(np.array([[begin, end]], np.float64)),
+        sessions=nanoseconds(tape.span(number)[None]),
+        **({} if flow is None else {"tick": flow.tick, "lot": flow.lot}),
     )
 
 
@@ -148,6 +149,20 @@ def _check_continuous(name: str, tape: Any) -> None:
             f"{name}: expected a tape of mechanism='continuous', got one of call auctions: LOBSTER has no message "
             "for an auction's single price; to_parquet writes any tape"
         )
+
+
+def _interval_seconds(tape: Any, given: Any) -> float:
+    """Return what `Tape.time` counts in, in seconds."""
+    if tape.is_flow:
+        if given is not None:
+            raise ValueError(
+                f"interval_seconds: expected None, as an order flow's events have times, got {show(given)}"
+            )
+        return 1e-9
+    if given is None:
+        return 1.0
+    _check_seconds("interval_seconds", given, given != 0)
+    return given
 
 
 def _check_seconds(name: str, value: Any, allowed: bool = True) -> None:
@@ -201,7 +216,7 @@ class _Files:
                     f"tick, base: expected prices below {_NO_PRICE} in size, which stands for an empty level, got "
                     f"{found['price'][np.abs(found['price']).argmax()]}"
                 )
-            columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
+            columns = [seconds(found["time"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))
             self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books.T)), schema=self._schemas[1]))
 

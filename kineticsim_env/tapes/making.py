@@ -22,11 +22,6 @@ def make_tape(
     simulator: Ensemble, markets: Any, intervals: int, quotes: Any, fundamental: Any, progress: bool | None
 ) -> Tape:
     """Return a tape of some markets of a simulator; arguments and errors are those of `Simulator.tape`."""
-    if simulator.config.is_flow:
-        raise ValueError(
-            "tape: expected markets whose arrivals are 'each' or 'clock', got 'flow'; OrderFlow.simulate plays one "
-            "market of it and returns every order"
-        )
     numbers = check_markets(markets, simulator.num_markets)
     intervals, progress = check_count("intervals", intervals, 1), check_progress(progress)
     with simulator._calls:

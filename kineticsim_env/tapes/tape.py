@@ -6,6 +6,7 @@ state, order by order (cuda/tape/), whenever rows are asked for. Files are writt
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import numpy as np
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.files import check_file, replacing
+from kineticsim_env.runtime.flow_table import FlowTable
 from kineticsim_env.runtime.values import check_instance, progress_bar
 from kineticsim_env.tapes import library
 from kineticsim_env.tapes.branches import Branch
@@ -61,10 +63,11 @@ class Tape:
     Columns, n rows each; docs/tapes.md says more:
 
     - `interval`, `event`, `market`: int64. An event is one of the clock's; without a clock it is the interval's number.
-    - `time`: float64, in intervals.
+    - `time`: float64, in intervals; of an order flow int64, nanoseconds since the reset.
     - `order_id`: int64, from 1 on, of each market its own.
-    - `agent`: int32, its index; a slot's number; -1 of what rested as the tape began.
-    - `agent_class`: a built-in class, a class that a user has written, `"slot"`, or `"resting"`.
+    - `agent`: int32, its index; a slot's number; -1 of what rested as the tape began, and of an order flow's.
+    - `agent_class`: a built-in class, a class that a user has written, `"slot"`, or `"resting"`. Of an order flow
+      `"fleeting"` or `"lasting"`, the life of a limit order, and `"market"`.
     - `type`: `"submit"`, `"cancel"` or `"trade"`.
     - `side`: `"buy"` or `"sell"`, of the order `order_id`.
     - `price`: int32, absolute ticks. `quantity`: int32, units that came, went or traded.
@@ -79,6 +82,7 @@ class Tape:
         """See `Simulator.tape`, which makes one."""
         self._branch = check_instance("branch", branch, Branch)
         self._script, self._progress = script, progress
+        self._spans: dict[int, list[int]] = {}  # the times of flows, of markets that have been played
         library.load()  # else it would be missed when rows are asked for
         classes = [kind.path if kind.name in library.WHO else kind.name for kind in branch.config.agents]
         self._texts = {"agent_class": (*library.WHO, *classes), "type": library.KINDS,
@@ -104,6 +108,11 @@ class Tape:
         """Whether orders trade as they come."""
         return self._branch.config.is_continuous
 
+    @property
+    def is_flow(self) -> bool:
+        """Whether its orders are those of a fitted order flow, which has a time of its own."""
+        return self._branch.config.is_flow
+
     def __repr__(self) -> str:
         return f"Tape(markets={self.markets}, intervals={self.intervals})"
 
@@ -128,7 +137,7 @@ class Tape:
         """
         engine, of = self._branch.engine(number), library.load()
         bar = progress_bar(self._progress, "tape", "interval", self.intervals)
-        player = engine.open(of)
+        player, begin = engine.open(of), engine.time if self.is_flow else 0
         try:
             yield library.rows_of(of, player)  # what rests as the tape begins
             for quotes, flags, count, fundamental in self._pieces(number):
@@ -145,6 +154,8 @@ class Tape:
                 bar.update(count)
                 if of.ks_tape_count(player) >= _CHUNK:
                     yield library.rows_of(of, player)
+            if self.is_flow:
+                self._spans[number] = [begin, engine.time]
             yield library.rows_of(of, player)
         finally:
             of.ks_tape_close(player)
@@ -211,7 +222,7 @@ class Tape:
 
         return lobster.write(self, folder, **options)
 
-    def events(self, number: int = 0, interval_seconds: float = 1.0) -> OrderEvents:
+    def events(self, number: int = 0, interval_seconds: float | None = None) -> OrderEvents:
         """Return what happened to the orders of one of the markets, under continuous trading; see `lobster.events`."""
         from kineticsim_env.tapes import lobster
 
@@ -233,14 +244,33 @@ class Tape:
 
     def _columns_of(self, markets: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return columns of rows, coded likewise."""
-        made = {"time": self.time(rows["event"]), "market": markets, "marketable": rows["marketable"] != 0}
+        made = {"time": self.time(rows["time"]), "market": markets, "marketable": rows["marketable"] != 0}
         found = {name: made[name] if name in made else rows[_FIELDS.get(name, name)] for name in _COLUMNS}
         return {name: np.ascontiguousarray(values) for name, values in found.items()}
 
-    def time(self, event: np.ndarray) -> np.ndarray:
-        """Return when events are, in intervals, float64."""
-        length = int(self._branch.parameter("interval")[0]) if self._branch.config.uses_clock else 1
-        return event / length
+    def time(self, time: np.ndarray) -> np.ndarray:
+        """Return the times of rows as the column `time` has them: in intervals, or nanoseconds of an order flow."""
+        return time if self.is_flow else time / self._length
+
+    @property
+    def _length(self) -> int:
+        """Of an interval, in what rows' times count in: events, or auctions."""
+        return int(self._branch.parameter("interval")[0]) if self._branch.config.uses_clock else 1
+
+    def span(self, number: int) -> np.ndarray:
+        """Return when the tape of market `number` of these begins and ends, as `time` has it, `[2]`.
+
+        When an order flow ends is known when it has been played.
+        """
+        if not self.is_flow:
+            return np.array([0.0, self.intervals]) + int(self.begins[number])
+        if number not in self._spans:
+            collections.deque(self.rows(number), maxlen=0)
+        return np.array(self._spans[number])
+
+    def flow(self, number: int) -> FlowTable | None:
+        """Return the order flow of market `number` of these, or None."""
+        return self._branch.flow(number)
 
 
 def _address(values: np.ndarray | None) -> ctypes.c_void_p | None:

@@ -14,6 +14,7 @@ MOST, FIRST = 300.0, 20.0  # seconds that tests took: of all that are chosen, an
 _GENERAL = "known_answers worked_case engines_agree env_engines_agree extreme_states levers events simulator"
 CPP_TESTS = {  # lines of C++ have no contexts: the tests that compare engines, those of the first fitting pattern first
     "tape/lobster": "lobster tapes",
+    "tape/(flow|lives)": "flow_tapes",
     "tape/": "tapes lobster market_data",
     "(lane|warp)/added_agents": "added_agents_lanes added_agents_cuda",
     "warp/": "warp_on_host call_environments extreme_states added_agents_lanes",

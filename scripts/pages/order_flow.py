@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import kineticsim_env as ks
 from kineticsim_env.data.books import between, in_lots
@@ -151,24 +153,24 @@ def measure(markets: int) -> dict[str, Any]:
 
 def impact(flow: ks.OrderFlow, pairs: int = 200) -> dict[str, Any]:
     """Return how far the mid is, in ticks, after a purchase, less where it is in the same market without it."""
-    from kineticsim_env.flow.simulating import FlowMarket
+    lags, found = (1, 10, 100, 1000), {}
+    config = flow.config(num_levels=512, interval=1, max_quote_qty=1000)
+    begun = ks.Simulator(config, pairs, engine="cpu", slots=1)
+    begun.run(200)
 
-    lags, found = (0, 10, 100, 1000), {}
+    def path(size: int) -> np.ndarray:
+        sim, order = begun.branch(), torch.zeros((pairs, 1, 4), dtype=torch.int32)
+        order[..., 0], order[..., 1] = begun.last_price[:, None] + 400, size  # at any price
+        sim.step(order)
+        mids = [sim.mid2]
+        for before, lag in itertools.pairwise(lags):
+            sim.run(lag - before)
+            mids.append(sim.mid2)
+        return torch.stack(mids, -1).numpy() / 2
 
-    def path(seed: int, size: int) -> list[float]:
-        market = FlowMarket(flow, seed, 512, 32, 16, 256)
-        market.play(200)
-        market.trade(1, size)
-        mids = []
-        for lag, before in zip(lags, (0, *lags[:-1]), strict=True):
-            market.play(lag - before)
-            mids.append(sum(market.best()) / 2 + market.origin)
-        return mids
-
-    without = np.array([path(seed, 0) for seed in range(pairs)])
+    without = path(0)
     for size in (10, 40, 160):
-        moved = np.array([path(seed, size) for seed in range(pairs)]) - without
-        means = [mean_and_error(lag) for lag in moved.T]
+        means = [mean_and_error(moved) for moved in (path(size) - without).T]
         found[str(size)] = [[mean.mean, mean.interval()] for mean in means]
     return {"lags": lags, "sizes": found, "pairs": pairs}
 

@@ -54,7 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "regime_switch_prob": 0.0,
     "orders_per_side": 1,
     "agents": {},
-    "flow": None,  # which tests/flow_reference plays
+    "flow": None,  # which flow.py plays
     "interval_ms": None,
     "quote_latency_ms": 0.0,
     "agent_prob": 0.0,
