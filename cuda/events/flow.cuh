@@ -373,34 +373,42 @@ struct FlowMarket : MatchingMarket<kSlots, Width> {
     const int32_t life = field(drawn, 16, 16) < table.fleeting[band] ? kFleeting : kLasting;
     if (tick >= 0 && tick < levels) deed = {kComes, side, tick, life, (int32_t)field(drawn, 32, 4), false};
   }
-  // The order of a side that r falls into: lanes look at a tick each, from the best one away from the mid, or from the block on
-  // that sums of 32 bits say. T holds all weights.
+  // The order of a side that r falls into: lanes look at a tick each, or together at a block's, from the best one away from the
+  // mid, or from the block on that sums of 32 bits say. T holds all weights.
   template <typename T>
   KS_ON_LANE void find_order(int32_t side, T r, const Best& best, Deed& deed) const {
+    using Lives = FlowLives<Width>;
+    constexpr int kEach = Lanes::kLanes == 1 || Lanes::kLanes >= kFlowBlock ? 1 : kFlowBlock / Lanes::kLanes, kParts = 2 * kEach;
     int32_t first = book.best.of(side);
-    if constexpr (FlowLives<Width>::kSums && sizeof(T) == 4) {
+    if constexpr (Lives::kSums && sizeof(T) == 4) {
       const int32_t blocks = levels / kFlowBlock;
       int32_t block = first / kFlowBlock;
+      const uint32_t* sum = &lives.sums[side * blocks + block];
 #pragma unroll 1
-      for (; block < blocks - 1; ++block) {
-        const uint32_t sum = lives.sums[side * blocks + block];
-        if (r < sum) break;
-        r -= sum;
-      }
+      for (; block < blocks - 1 && r >= *sum; ++block, sum += Width::kMarkets) r -= *sum;
       first = max_of(first, kFlowBlock * block);  // before the best one are orders of the other side
     }
 #pragma unroll 1
-    for (; first < levels; first += Lanes::kLanes) {
-      const int32_t place = first + Lanes::lane(), tick = book.flip(min_of(place, levels - 1), side);
-      const int32_t band = band_of(best.distance(tick, side));
-      const uint32_t both = place < levels ? lives.counts[tick] : 0;
-      const T some = lives.template weight_of<T>(both, kFleeting, band), all = some + lives.template weight_of<T>(both, kLasting, band);
+    for (; first < levels; first += kEach * Lanes::kLanes) {
+      T part[kParts], all = 0;  // by tick and life
+      for (int i = 0; i < kParts; i += 2) {
+        const int32_t place = first + kEach * Lanes::lane() + i / 2, tick = book.flip(min_of(place, levels - 1), side);
+        const int32_t band = band_of(best.distance(tick, side));
+        const uint32_t both = place < levels ? lives.counts[tick] : 0;
+        for (int life = 0; life < 2; ++life) part[i + life] = lives.template weight_of<T>(both, life, band), all += part[i + life];
+      }
       const unsigned here = Lanes::mask();
       const T upto = Lanes::sum_upto(all, here), together = Lanes::from(Lanes::kLanes - 1, upto, here);
-      const unsigned falls = Lanes::ballot(r < upto, here), lasting = Lanes::ballot(r - (upto - all) >= some, here);
+      const unsigned falls = Lanes::ballot(r < upto, here);
+      int32_t number = 0;  // of the part, if it is one of this lane
+      for (int i = 0; i < kParts - 1; ++i) {
+        number += r - (upto - all) >= part[i];
+        part[i + 1] += part[i];
+      }
+      const int lane = falls != 0 ? lowest_bit(falls) : 0;
+      number = Lanes::from(lane, number, here);
       if (falls != 0) {
-        const int lane = lowest_bit(falls);
-        deed.kind = kGoes, deed.tick = book.flip(first + lane, side), deed.life = lasting >> lane & 1 ? kLasting : kFleeting;
+        deed.kind = kGoes, deed.tick = book.flip(first + kEach * lane + number / 2, side), deed.life = number % 2;
         return;
       }
       r -= together;
