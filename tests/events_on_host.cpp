@@ -73,6 +73,8 @@ int64_t ks_cpu_launch(const ks::Launch* given) {
   if (launch.arrivals == ks::kArrivalsEach || launch.mechanism != ks::kMechanismContinuous) std::abort();
   const ks::Plan plan = plan_of(launch);
   if (ks::has_lists(launch)) launch.deadline_lists = ks_lists(launch.elapsed, launch.markets);
+  static std::vector<int32_t> ticks;
+  ticks.assign(2 * launch.markets * launch.levels, 0x5a5a5a5a), launch.flow_ticks = ticks.data();
   const size_t fours = plan.shared / 8 + 64;  // rows of runs have 32 bits here, and words 64
   const std::vector<ks::Four> rubbish(fours * plan.blocks, {0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a});
   static std::vector<ks::Four> memory;

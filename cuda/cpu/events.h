@@ -15,15 +15,15 @@ namespace ks {
 struct EventScratch {
   std::vector<int32_t> row, waiting;  // a side's orders after the other's
   std::vector<uint64_t> bits, waiting_bits;
-  std::vector<uint32_t> counts, sums;  // of an order flow's market,
-  std::vector<int32_t> fleeting;
+  std::vector<int32_t> ticks;  // of an order flow's market
+  std::vector<uint32_t> sums;
   int cleared_for = 0;  // a grid of so many levels
 
   void fit(int levels) {
     if (row.size() < (std::size_t)levels) row.resize(levels);
     // Whole words of ticks are looked at, and a market that had to stop leaves orders at ticks that another grid has not.
     if (cleared_for != levels) waiting.assign(2 * (std::size_t)std::max(levels, kWordBits), 0), cleared_for = levels;
-    if (counts.size() < (std::size_t)levels) counts.resize(levels), sums.resize(levels), fleeting.resize(levels);
+    if (sums.size() < (std::size_t)levels) ticks.resize(2 * (std::size_t)levels), sums.resize(levels);
     const std::size_t most = 2 * (std::size_t)words_of_bits(levels, 64);
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
@@ -31,7 +31,7 @@ struct EventScratch {
   template <int kSlots>
   CallMemory<kSlots> memory(SlotRoom<kSlots>& slots) {
     int32_t *const buys = waiting.data(), *const sells = buys + waiting.size() / 2;
-    return {{row.data(), bits.data(), nullptr, &slots, {counts.data(), fleeting.data(), sums.data()}}, {buys, sells}, waiting_bits.data()};
+    return {{row.data(), bits.data(), nullptr, &slots, {ticks.data(), sums.data()}}, {buys, sells}, waiting_bits.data()};
   }
 };
 

@@ -27,11 +27,9 @@ KS_ON_LANE EventMemory<kSlots, Width> event_memory(int* shared, int levels, Slot
   Cell* const rows = reinterpret_cast<Cell*>(bits - column + 2 * words) + column;
   using Drawn = typename Width::Drawn;
   Drawn* const drawn = reinterpret_cast<Drawn*>(rows - column + levels * Width::kMarkets) + column;
-  LivesMemory lives = {nullptr, nullptr, nullptr};
+  LivesMemory lives = {nullptr, nullptr};
   if constexpr (KS_FLOW && Width::Lanes::kLanes > 1) {
-    uint32_t* const counts = reinterpret_cast<uint32_t*>(drawn - column + kFlowDrawn * Width::kMarkets) + column;
-    uint32_t *const fleeting = counts + levels * Width::kMarkets, *const sums = fleeting + levels * Width::kMarkets;
-    lives = {kept(counts), kept(reinterpret_cast<int32_t*>(fleeting)), kept(sums)};
+    lives.sums = kept(reinterpret_cast<uint32_t*>(drawn - column + kFlowDrawn * Width::kMarkets) + column);
   }
   return {kept(rows), kept(bits), kept(drawn), &slots, lives};
 }

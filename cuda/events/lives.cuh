@@ -8,11 +8,17 @@
 
 namespace ks {
 
-// Where they are; see EventMemory.
+// Where they are; see EventMemory. On a GPU `ticks` is in global memory, of which an event takes a line or two, so that shared
+// memory holds more markets.
 struct LivesMemory {
-  uint32_t* counts;
-  int32_t* fleeting;
+  int32_t* ticks;
   uint32_t* sums;
+};
+// One of the two numbers that ticks have in turn.
+template <typename T>
+struct EverySecond {
+  T* at;
+  KS_ON_LANE T& operator[](int i) const { return at[2 * i]; }
 };
 
 template <typename Width>
@@ -23,8 +29,8 @@ struct FlowLives {
   static constexpr int kLifeBits = 16;
   static constexpr bool kSums = kLanes < kWarpLanes;  // all lanes of a warp see most orders that go at once
 
-  Column<uint32_t, Width> counts;   // by tick: fleeting orders in the low half, lasting ones in the high half
-  Column<int32_t, Width> fleeting;  // by tick: units
+  EverySecond<uint32_t> counts;     // by tick: fleeting orders in the low half, lasting ones in the high half
+  EverySecond<int32_t> fleeting;    // by tick: units
   Column<uint32_t, Width> sums;     // by block of places, a side's after the other's: the low 32 bits of its part of `weight`
   const FlowNumbers* table;         // null: the market has no flow
   FlowState state;
@@ -35,8 +41,8 @@ struct FlowLives {
   int64_t most_orders;  // of both sides: no more than these
   int32_t hit, taken;   // where an order is trading, and what it has taken there
 
-  KS_ON_LANE FlowLives(const Launch& launch, const MarketParams& p, const LivesMemory& memory)
-      : counts{memory.counts}, fleeting{memory.fleeting}, sums{memory.sums}, against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {
+  KS_ON_LANE FlowLives(const Launch& launch, const MarketParams& p, const LivesMemory& memory, int32_t* ticks)
+      : counts{reinterpret_cast<uint32_t*>(ticks)}, fleeting{ticks + 1}, sums{memory.sums}, against{{kUnknown, kUnknown}}, most_orders(0), hit(kNoTick), taken(0) {
     read_table(launch, p);
   }
   KS_ON_LANE void read_table(const Launch& launch, const MarketParams& p) {

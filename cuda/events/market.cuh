@@ -56,7 +56,8 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const Memory& memory)
       : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS), lives(launch, p, memory.lives), slots(*memory.slots), drawn{memory.drawn} {
+        book(memory.row, memory.bits, KS_LEVELS), lives(launch, p, memory.lives, Lanes::kLanes > 1 ? launch.flow_ticks + m * 2 * KS_LEVELS : memory.lives.ticks),
+        slots(*memory.slots), drawn{memory.drawn} {
     load();
   }
 

@@ -394,6 +394,7 @@ struct Launch {
   double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays
   int64_t* episode_filled;         // [M, K] units bought and sold
   uint8_t* idle;                   // [M, K] the slot took no part in the last step
+  int32_t* flow_ticks;             // [M, L, 2] that of an order flow with a CUDA kernel, see events/lives.cuh; or null
   int32_t* deadline_lists;         // [kDeadlineCounts + 4 * M] the CUDA kernel's own, see lane/deadlines.cuh; or null
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]

@@ -59,10 +59,9 @@ KS_RULE int event_ints(int levels, bool rollout) {
 }
 
 // With several lanes per market, so many of a warp: 32 bits per tick, and what lanes have drawn for the first of them, which reads
-// one more ahead. Of an order flow's markets words, and behind them per tick the orders of both lives, and the units of fleeting
-// ones; per block of places of a side a sum.
+// one more ahead. Of an order flow's markets words, and behind them per block of places of a side a sum.
 KS_RULE int shared_event_ints(int levels, int markets, bool flow) {
-  const int each = flow ? 2 * (kFlowDrawn + levels + levels / kFlowBlock) : 2 * (kDrawnTogether + 1);
+  const int each = flow ? 2 * (kFlowDrawn + levels / kFlowBlock) : 2 * (kDrawnTogether + 1);
   return markets * (levels + 2 * words_of_bits(levels, 32) + each);
 }
 

@@ -49,6 +49,7 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
         self._records_further = False  # whether a run has ever recorded further series
         self._late: torch.Tensor | None = None  # lists of markets that lanes leave to whole warps
+        self._ticks: torch.Tensor | None = None  # of an order flow, while a kernel plays
         self._agents_text = ""  # what kernels include, where users have added agents,
         self._policies_text = ""  # and where policies of theirs play slots
         self._policies: list[
@@ -236,6 +237,10 @@ class CudaEngine(NativeEngine):
             if mode == _SERIES_RUN and not self._records_further:
                 self._records_further = True
                 self._launchers.pop(RUN, None)  # so that programs that torch compiles have this kernel, too
+            if self._struct.flow_table and self._ticks is None:
+                shape = (self._sizes["M"], self._sizes["L"], 2)
+                self._ticks = torch.empty(shape, dtype=torch.int32, device=self.device)
+                self._struct.flow_ticks = self._ticks.data_ptr()
             if plan.deadlines and self._late is None:
                 length = layout.CONSTANTS["kDeadlineCounts"] + 4 * self._sizes["M"]
                 self._late = torch.zeros(length, dtype=torch.int32, device=self.device)
