@@ -175,12 +175,12 @@ KS_RULE int ints_of_events(const PlanRequest& ask, int32_t lanes) {
 // Under continuous trading a market has all lanes of a warp, if a multiprocessor's registers suffice for so many warps, or a
 // quarter of them for half as many, with more registers. With more markets each has one lane, as what lanes do together for
 // several markets of a warp takes longer than what they do for themselves. More lanes where memory does not hold as many books as
-// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset. Of an order flow, too, as
-// what an event does is mostly done by all lanes alike: with many markets a quarter of a warp has one.
+// a warp has groups of lanes, or where a lane's packed arrivals do not hold an order's offset. Of an order flow four lanes have one
+// of many markets, as they look for orders together.
 KS_RULE int32_t lanes_per_market(const PlanRequest& ask) {
   if (ask.lanes_per_market) return ask.lanes_per_market;
   const int64_t warps = (int64_t)kEventWarps * ask.multiprocessors;
-  int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.flow || ask.markets <= 2 * warps ? kWarpLanes / 4 : 1;
+  int32_t lanes = ask.markets <= warps ? kWarpLanes : ask.markets <= (ask.flow ? 4 : 2) * warps ? kWarpLanes / 4 : ask.flow ? kWarpLanes / 8 : 1;
   if (ask.reach > kPackedReach) lanes = max_of(lanes, kWarpLanes / 4);
   while (lanes < kWarpLanes && 4 * ints_of_events(ask, lanes) > ask.shared_of_block) lanes *= 2;
   return lanes;
