@@ -90,6 +90,7 @@ _RECOUNTS = "-DKS_RECOUNTS=1"  # what an order flow's markets keep up to date is
 CLOCK_KERNELS = {  # of markets on the clock alone
     "shared markets": [*_EVENTS, _RECOUNTS, "-DKS_LANES_PER_MARKET=32"],
     "four markets of a warp": [*_EVENTS, _RECOUNTS, "-DKS_LANES_PER_MARKET=8", "-DKS_DEADLINES=1"],
+    "eight markets of a warp": [*_EVENTS, _RECOUNTS, "-DKS_LANES_PER_MARKET=4"],  # of order flows
     "markets of lanes": _EVENTS,
     "late markets": [*_EVENTS, "-DKS_DEADLINES=1"],  # of lanes, too
 }

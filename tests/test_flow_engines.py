@@ -20,6 +20,7 @@ from thorough import examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS, plain_fields
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.effects import effect_of
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.flow_table import STATE, FlowTable
@@ -29,6 +30,7 @@ OTHERS = [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=
 FIXED = {"population": "fixed", "cancel_prob": 0.0, "tax": 0, "collar": 0, "tick_size": 1, "regimes": None}
 FIXED |= {"regime_switch_prob": 0.0}
 EVENTS = list(STATE).index("events")
+SHARED = ["shared markets", "four markets of a warp", "eight markets of a warp"]
 
 
 def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fields):
@@ -113,6 +115,34 @@ def test_engines_agree_on_intervals_of_a_length(grid, slots, engine):
         check_simulators(table, grid, slots, ("numpy", engine), seed, **fields)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_kernels_of_all_widths_agree(lanes, monkeypatch):
+    """Those that many markets have, with few: in runs and in an environment's steps and resets."""
+    made = CudaEngine.__init__
+
+    def forced(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        self.force = {"KS_LANES_PER_MARKET": lanes}
+
+    monkeypatch.setattr(CudaEngine, "__init__", forced)
+    for seed in range(4):
+        table, fields = random_table(seed), {"agents": AGENTS, "agent_prob": 0.1} if seed == 3 else {}
+        fields |= timed(table, 9, 0.4) if seed % 2 else {}
+        check_simulators(table, GRIDS[seed], (0, 1, 3, 1)[seed], ("cpu", "cuda"), seed, markets=37, **fields)
+    envs = [
+        gym.make_vec("KineticSim/MarketMaking-v0", num_envs=37, config=flow_config(), engine=engine, horizon=4,
+                     bank_size=2, output="torch")
+        for engine in ("cpu", "cuda")
+    ]  # fmt: skip
+    for env in envs:
+        env.reset(seed=1)
+    for _ in range(6):
+        actions = torch.rand(envs[0].action_space.shape) * 2 - 1
+        found = [env.step(actions.to(env.unwrapped.device))[:4] for env in envs]
+        assert all(torch.equal(one, other.cpu()) for one, other in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("engine", OTHERS)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_engines_agree_on_extreme_tables(name, engine):
@@ -121,7 +151,7 @@ def test_engines_agree_on_extreme_tables(name, engine):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
+@pytest.mark.parametrize("kernel", SHARED)
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_lanes_that_share_a_market_agree(kernels, monkeypatch, seed, kernel):
     monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
@@ -164,7 +194,7 @@ def test_agents_come_at_a_share_of_events(slots, engine):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
+@pytest.mark.parametrize("kernel", SHARED)
 def test_agents_on_lanes_that_share_a_market_agree(kernels, monkeypatch, kernel):
     monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
     for seed in range(examples(6)):
@@ -283,7 +313,7 @@ def test_environments_agree(engine, environment, bad):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kernel", ["shared markets", "four markets of a warp"])
+@pytest.mark.parametrize("kernel", SHARED)
 @settings(max_examples=examples(20))
 @given(environment=flow_environments())
 def test_environments_on_shared_lanes_agree(kernels, kernel, environment):
