@@ -3,8 +3,8 @@
     python -m scripts.benchmarks.flow_rates --measure    # on this machine: plays, writes the file and the page
     python -m scripts.benchmarks.flow_rates              # the page, from the file
 
-Every row is the best of some repetitions, in turn in one run: the flow that ships, on two grids, and the preset `news`,
-whose events are orders of agents on a grid of 128 ticks. On a core torch has one thread.
+Every row is the best of some repetitions, in turn in one run: the flow that ships, on two grids and with intervals of a
+length, and the preset `news`, whose events are orders of agents on a grid of 128 ticks. On a core torch has one thread.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from tqdm import tqdm
 
 import kineticsim_env as ks
+from kineticsim_env.runtime.flow_table import STATE
 from scripts.machine import describe
 from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import machine_in, replaced, table, wrapped
@@ -34,6 +35,7 @@ def configs() -> dict[str, ks.MarketConfig]:
     """Return the markets that are played, by what the page calls them."""
     flow = ks.OrderFlow.preset("btcusd")
     flows = {f"`btcusd`, {levels} ticks": flow.config(num_levels=levels) for levels in (256, 512)}
+    flows["the same, 256 ticks, intervals of 800 ms"] = flow.config(interval_ms=800)
     return {**flows, "`news`": ks.MarketConfig.preset("news")}
 
 
@@ -49,20 +51,29 @@ def measure() -> dict[str, Any]:
             simulator.run(4)
             simulator.engine.specialise()
             simulator.run(4)
-            runs[name, markets] = (simulator, max(EVENTS[engine] // (markets * config.events_per_interval), 4))
+            per_interval = 48 if config.interval_ms else config.events_per_interval  # about as many
+            runs[name, markets] = (simulator, max(EVENTS[engine] // (markets * per_interval), 4))
     best = dict.fromkeys(runs, 0.0)
     for _ in tqdm(range(TIMES), desc="rates"):
         for key, (simulator, intervals) in runs.items():
+            before = events_of(simulator)
             wait()
             began = time.perf_counter()
             simulator.run(intervals, progress=False)
             wait()
-            events = intervals * key[1] * simulator.config.events_per_interval
-            best[key] = max(best[key], events / (time.perf_counter() - began))
+            took = time.perf_counter() - began
+            best[key] = max(best[key], (events_of(simulator) - before) / took)
     found: dict[str, dict[str, float]] = {}
     for (name, markets), rate in best.items():
         found.setdefault(name, {})[str(markets)] = rate
     return stamped("flow_rates", {"machine": describe(), "engine": engine, "events_per_second": found})
+
+
+def events_of(simulator: ks.Simulator) -> int:
+    """Return the events that all markets have had."""
+    if simulator.config.interval_ms is None:
+        return int(simulator.t.sum()) * simulator.config.events_per_interval
+    return int(simulator.tensors["flow"][:, list(STATE).index("events")].sum())
 
 
 def measured_besides(file: Path) -> list[dict[str, Any]]:
