@@ -68,7 +68,7 @@ def band_of(distance: np.ndarray) -> np.ndarray:
     return np.clip(np.searchsorted(EDGES, distance, side="right") - 1, 0, BANDS - 1)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class FlowTable:
     """The order flow of a market as integers; arrays are int64. `UNIT`, `SHARE` and `HAZARD` are their units.
 
@@ -113,6 +113,10 @@ class FlowTable:
     tick: float = 1.0
     lot: float = 1.0
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Say where it is from; the numbers are hundreds."""
+        return f"{type(self).__name__}({self.about!r}, tick={self.tick:g}, lot={self.lot:g})"
 
     def __post_init__(self) -> None:
         for name, (shape, low, high) in FIELDS.items():
