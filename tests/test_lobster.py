@@ -103,3 +103,21 @@ def test_what_is_refused(tmp_path):
     for date in (datetime.date(2024, 1, 3), datetime.datetime(2024, 1, 3, 9, 30), "2024-01-03"):
         ((message, _),) = made.to_lobster(tmp_path, date=date, ticker="BRK.A")
         assert Path(message).name.startswith("BRK.A0_2024-01-03_34200000_")
+
+
+def test_events_of_agents_may_lie_in_time_as_a_poisson_process():
+    """What happens is the same; distances have an exponential distribution, and are those of the market's seed."""
+    sim = ks.Simulator(ks.MarketConfig.preset("continuous"), 2, engine="cpu", seed=3)
+    sim.run(5)
+    tape = sim.tape([0, 1], 300, progress=False)
+    even, drawn, other = tape.events(0, 2.0), tape.events(0, 2.0, clock="poisson"), tape.events(1, 2.0, clock="poisson")
+    for name in ("order", "kind", "side", "price", "size", "opening", "sessions"):
+        assert np.array_equal(getattr(even, name), getattr(drawn, name)), name
+    assert (drawn.time[drawn.opening] == drawn.sessions[0, 0]).all() and (np.diff(drawn.time) >= 0).all()
+    assert drawn.sessions[0, 0] <= drawn.time.min() and drawn.time.max() <= drawn.sessions[0, 1]
+    gaps = np.diff(np.unique(drawn.time)) / 1e9
+    assert abs(gaps.mean() - 2 / 20) < 0.01 and abs(gaps.std() / gaps.mean() - 1) < 0.05
+    assert np.array_equal(drawn.time, tape.events(0, 2.0, clock="poisson").time)
+    assert not np.array_equal(drawn.time[-50:], other.time[-50:])
+    with pytest.raises(ValueError, match="clock: expected one of 'even', 'poisson', got 'real'"):
+        tape.events(0, clock="real")

@@ -17,7 +17,7 @@ import numpy as np
 
 from kineticsim_env.data.events import ADD, DELETE, EXECUTE, REDUCE, OrderEvents
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.runtime.values import check_count, is_number, show
+from kineticsim_env.runtime.values import check_choice, check_count, is_number, show
 from kineticsim_env.tapes import library
 
 UNITS = 10_000  # of a price, per dollar
@@ -27,6 +27,7 @@ _OF_A_NAME = re.compile(r"[^/\\\0\n]*")
 _PARTS = {"date": "2000-01-03", "ticker": "MARKET"}
 _EVENTS = np.array([-1, ADD, REDUCE, DELETE, EXECUTE], np.int8)  # by a message's type
 _MOST_SECONDS = 4e9  # of a table of order events
+_CLOCKS = ("even", "poisson")
 _SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per level
 
 
@@ -38,6 +39,7 @@ def write(
     tick: float = 0.01,
     base: int = 0,
     interval_seconds: float | None = None,
+    clock: str = "even",
     opens: float = 34_200.0,
     date: datetime.date | str = "2000-01-03",
     ticker: str = "MARKET",
@@ -55,6 +57,7 @@ def write(
         tick: What a tick is worth, a multiple of 1/10000.
         base: Ticks added to every price: a market that begins at 64 may come to negative ones.
         interval_seconds: How long an interval is, None is 1; an order flow has times of its own, and takes None alone.
+        clock: As `events` has it.
         opens: When the episode began, in seconds after midnight.
         date: For the files' names.
         ticker: Likewise.
@@ -69,6 +72,7 @@ def write(
     levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
     base = check_count("base", base, -(2**30), 2**30)
     length = _interval_seconds(tape, interval_seconds)
+    check_choice("clock", clock, _CLOCKS)
     _check_seconds("opens", opens)
     date = date.date() if isinstance(date, datetime.datetime) else date
     for what, given in (("date", date), ("ticker", ticker)):
@@ -76,11 +80,13 @@ def write(
             raise ValueError(f"{what}: expected a part of a file's name, such as {_PARTS[what]!r}, got {show(given)}")
     check_folder("folder", folder)
 
-    def seconds(times: np.ndarray) -> np.ndarray:
-        return np.round(opens + tape.time(times) * length, 9)
-
     paths = []
     for number, market in enumerate(tape.markets):
+        time_of = _clock(tape, number, clock)
+
+        def seconds(times: np.ndarray, time_of: Callable[[np.ndarray], np.ndarray] = time_of) -> np.ndarray:
+            return np.round(opens + time_of(times) * length, 9)
+
         times = "_".join(str(round(1000 * (opens + time * length))) for time in tape.span(number).tolist())
         name = f"{ticker}{market}_{date}_{times}"
         pair = [Path(folder, f"{name}_{kind}_{levels}.csv") for kind in ("message", "orderbook")]
@@ -92,7 +98,7 @@ def write(
     return paths
 
 
-def events(tape: Any, number: int = 0, interval_seconds: float | None = None) -> OrderEvents:
+def events(tape: Any, number: int = 0, interval_seconds: float | None = None, *, clock: str = "even") -> OrderEvents:
     """Return LOBSTER's messages of one market as order events; those of the whole book.
 
     What rests as the tape begins is added then, as `opening`; an order that trades as it comes is no event, and what
@@ -102,6 +108,9 @@ def events(tape: Any, number: int = 0, interval_seconds: float | None = None) ->
         tape: A `Tape` of continuous trading.
         number: Of the market among those of the tape.
         interval_seconds: How long an interval is, None is 1; an order flow has times of its own, and takes None alone.
+        clock: How events of agents lie in time: "even", one after another at the same distance, or "poisson": those of
+            a Poisson process that has so many in the tape's time, drawn by the market's seed and episode. What happens
+            does not depend on it.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -110,6 +119,7 @@ def events(tape: Any, number: int = 0, interval_seconds: float | None = None) ->
     _check_continuous("events", tape)
     number = check_count("number", number, 0, len(tape.markets) - 1)
     length = _interval_seconds(tape, interval_seconds)
+    time_of = _clock(tape, number, check_choice("clock", clock, _CLOCKS))
     end = int(tape.begins[number]) + tape.intervals
     if not tape.is_flow and end * length >= _MOST_SECONDS:
         raise ValueError(
@@ -129,18 +139,30 @@ def events(tape: Any, number: int = 0, interval_seconds: float | None = None) ->
     def nanoseconds(times: np.ndarray) -> np.ndarray:
         return times.copy() if tape.is_flow else np.rint(times * (length * 1e9)).astype(np.int64)
 
-    flow = tape.flow(number)
+    flow, sessions = tape.flow(number), nanoseconds(tape.span(number)[None])
+    time = nanoseconds(time_of(all_of_them["time"]))
+    time[:opening] = sessions[0, 0]
     return OrderEvents(
-        time=nanoseconds(tape.time(all_of_them["time"])),
+        time=time,
         order=all_of_them["order"].copy(),
         kind=_EVENTS[all_of_them["type"]],
         side=all_of_them["direction"].astype(np.int8),
         price=all_of_them["price"].copy(),
         size=all_of_them["size"].astype(np.int64),
         opening=np.arange(len(all_of_them)) < (opening or 0),
-        sessions=nanoseconds(tape.span(number)[None]),
+        sessions=sessions,
         **({} if flow is None else {"tick": flow.tick, "lot": flow.lot}),
     )
+
+
+def _clock(tape: Any, number: int, clock: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what says when rows of a market are, as `Tape.time` does, by the numbers of their events."""
+    if clock == "even" or tape.is_flow:
+        return tape.time
+    begin, end = np.rint(tape.span(number) / tape.time(np.ones(1))).astype(np.int64)
+    # Of so many events of a Poisson process in a time, the moments are independent.
+    times = np.sort(np.random.default_rng(tape.words_of(number)).uniform(begin, end, end - begin))
+    return lambda events: tape.time(times[events - begin])
 
 
 def _check_continuous(name: str, tape: Any) -> None:

@@ -222,11 +222,11 @@ class Tape:
 
         return lobster.write(self, folder, **options)
 
-    def events(self, number: int = 0, interval_seconds: float | None = None) -> OrderEvents:
+    def events(self, number: int = 0, interval_seconds: float | None = None, *, clock: str = "even") -> OrderEvents:
         """Return what happened to the orders of one of the markets, under continuous trading; see `lobster.events`."""
         from kineticsim_env.tapes import lobster
 
-        return lobster.events(self, number, interval_seconds)
+        return lobster.events(self, number, interval_seconds, clock=clock)
 
     def _coded(self) -> dict[str, np.ndarray]:
         """Return all columns; those of few texts as numbers of texts."""
@@ -267,6 +267,10 @@ class Tape:
         if number not in self._spans:
             collections.deque(self.rows(number), maxlen=0)
         return np.array(self._spans[number])
+
+    def words_of(self, number: int) -> list[int]:
+        """Return the seed and the episode of market `number` of these, whole numbers from 0."""
+        return [int(self._branch[name][number]) % 2**64 for name in ("seed", "episode")]
 
     def flow(self, number: int) -> FlowTable | None:
         """Return the order flow of market `number` of these, or None."""
