@@ -16,6 +16,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
+from kineticsim_env.traders import order_splitter
 from scripts.sanitizer.auctions import random_steps
 
 
@@ -25,9 +26,11 @@ def flow_config(levels: int, **changes: Any) -> MarketConfig:
     return flow.config(**{"num_levels": levels, "window": 1, "beat": 7, "interval": 40, **changes})
 
 
-def markets_of_a_flow(levels: int, slots: int, **changes: Any) -> None:
-    """Run, quote and reset 37 markets."""
+def markets_of_a_flow(levels: int, slots: int, lanes: int = 0, **changes: Any) -> None:
+    """Run, quote and reset 37 markets, by kernels of so many lanes per market, or as is planned."""
     simulator = Simulator(flow_config(levels, **changes), 37, engine="cuda", slots=slots)
+    if lanes:
+        simulator.engine.force = {"KS_LANES_PER_MARKET": lanes}
     for record in (layout.SERIES, (*layout.SERIES, *layout.FURTHER_SERIES)):
         simulator.run(3, record=record, reach=4)
     if slots:
@@ -56,6 +59,12 @@ def cases() -> Iterator[partial[None]]:
         for slots in (0, 1, 3):
             yield partial(markets_of_a_flow, levels, slots)
     yield partial(markets_of_a_flow, 64, 2, orders_per_side=3, quote_latency=60)
+    for lanes in (4, 8):  # as many markets have it
+        yield partial(markets_of_a_flow, 64, 2, lanes)
+        yield partial(markets_of_a_flow, 64, 1, lanes, agents={order_splitter: 3}, agent_prob=0.2)
+    length = {"interval_ms": 300.0, "interval": None}
+    yield partial(markets_of_a_flow, 64, 2, 4, quote_latency_ms=700.0, **length)
+    yield partial(environments_of_a_flow, ("maker", "trader"), quote_latency_ms=30.0, **length)
     for roles in (("maker",), ("maker", "executor", "trader")):
         yield partial(environments_of_a_flow, roles)
         yield partial(environments_of_a_flow, roles, orders_per_side=2)
