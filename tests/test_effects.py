@@ -32,6 +32,7 @@ FAR = {  # two values of each field, as far apart as all presets have them
     "regime_switch_prob": [0.0, 1.0],
     "regimes": [({"max_order_qty": 1},), ({"max_order_qty": 50},)], "agents": [{}, {copied_noise: 9}],
     "flow": ["btcusd", None], "interval_ms": [1.0, 2.0], "quote_latency_ms": [0.0, 2.0],
+    "agent_prob": [0.0, 0.5],
 }  # fmt: skip
 OF_AGENTS = {"size": [1, 900], "largest": [1, 900], "parts": [1, 300], "most_parts": [1, 300], "reach": [0, 12],
              "count": [0, 12]}  # fmt: skip
@@ -56,6 +57,7 @@ OF_FLOWS = {
     "flow": "None where arrivals is",
     "interval_ms": "None where arrivals",
     "quote_latency_ms": "0 where arrivals",
+    "agent_prob": "0 where arrivals",
 }
 REFUSED = {preset: refused | OF_FLOWS for preset, refused in REFUSED.items()}
 

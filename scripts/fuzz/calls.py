@@ -30,7 +30,7 @@ REFUSALS = (TypeError, ValueError, gym.error.Error, ks.KineticSimError, ModuleNo
 SIZES = set(
     "num_envs num_markets auctions decisions after warmup bank_size bank_per_market num_scenarios block horizon "
     "max_auctions block_qty auctions_per_step max_cycles learners slots num_agents per_auction shape forced_qty "
-    "randomise scenarios intervals warm_up chunk".split()
+    "randomise scenarios intervals warm_up chunk n times horizon_s".split()
 )
 # How messages call an argument that has another name in the signature.
 ALSO = {

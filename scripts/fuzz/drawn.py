@@ -100,7 +100,12 @@ def _flow(rng: np.random.Generator) -> ks.MarketConfig:
     if rng.random() < 0.5:  # of which some are cut short, and some have no event
         length, waits = float(rng.choice([5.0, 40.0, 900.0])), float(rng.choice([0.0, 0.4, 2.2]))
         grid |= {"interval_ms": length, "quote_latency_ms": waits * length}
-    return flow.config(**grid)
+    if rng.random() < 0.3:
+        grid |= {"agents": _agents(rng, None), "agent_prob": float(rng.choice([0.02, 0.5]))}
+    try:
+        return flow.config(**grid)
+    except ValueError:  # agents whose memory begins with what no flow's opening has
+        return flow.config(**{name: value for name, value in grid.items() if not name.startswith("agent")})
 
 
 def _preset(rng: np.random.Generator) -> ks.MarketConfig:

@@ -13,8 +13,8 @@ import numpy as np
 from kineticsim_env.data.events import ADD, BID, EXECUTE, OrderEvents
 from kineticsim_env.flow.lives import look
 from kineticsim_env.flow.moments import market_orders
-from kineticsim_env.flow.simulating import LASTING, FlowMarket
 from kineticsim_env.runtime.flow_table import BANDS, EDGES, GROUPS, FlowTable, band_of
+from tests.reference.flow import LASTING, FlowMarket  # order by order, in Python
 
 QUEUES = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)  # orders at a tick with which classes of queues begin
 _PSEUDO = 3  # events that each rate has beside the data's, at its band's mean rate per tick, or per order

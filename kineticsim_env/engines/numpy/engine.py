@@ -21,7 +21,6 @@ from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, MARKET_STATE,
 from kineticsim_env.engines.parameters import regime_rows, threshold
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
-from kineticsim_env.runtime.flow_table import FlowTable
 
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
 RUN_OUTPUT = ("fills", "value", "rejects", *(f"series_{name}" for name in market.SERIES))
@@ -58,7 +57,7 @@ class NumpyEngine(Engine):
         self._args["agent_threshold"] = int(threshold(config.agent_prob, 1 << 16))
         self._args["regimes"] = None if config.regimes is None else regime_rows(config)
 
-    def set_flows(self, tables: Sequence[FlowTable]) -> None:
+    def set_flows(self, tables: Sequence[Any]) -> None:
         self._args["flow_table"] = stacked(tables)
 
     def set_agents(self, groups: Sequence[AgentGroup]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from kineticsim_env.engines.numpy.rules import best_prices, episode_key, random_words
 from kineticsim_env.errors import MarketError
-from kineticsim_env.runtime.flow_table import FIELDS, FlowTable
 
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
@@ -36,6 +35,10 @@ MARKET_STATE = (
 )  # fmt: skip
 FLOW_STATE = MARKET_STATE[-3:]  # of an order flow
 LAST_TRADE, LAST_JUMP, LEFT, LIMIT, STATE, AFTER, TIME, NOW, EVENTS = range(9)  # columns of `flow`
+FLOW_NUMBERS = (  # of a fitted order flow
+    "limit", "cancel", "market", "market_same", "limit_size", "market_size", "fleeting", "resting", "jump_hazard",
+    "jump_after_trade", "jump_same", "jump_traded", "jump_events", "jump_size", "gap", "follow",
+)  # fmt: skip
 STANDING_STATE = ("quotes", "queue", "moments")  # of every standing quote
 WAY_STATE = ("due", "due_quotes", "due_flags")  # what is under way
 SLOT_STATE = ("cash", "inventory", "fees", *STANDING_STATE, *WAY_STATE)
@@ -51,9 +54,9 @@ PENALTIES = TASK_VALUES[6:10]  # these are double, the others whole
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 
-def stacked(tables: Sequence[FlowTable]) -> dict[str, np.ndarray]:
-    """Return the numbers of order flows by name, of all flows each."""
-    return {name: np.stack([np.asarray(getattr(table, name)) for table in tables]) for name in FIELDS}
+def stacked(tables: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return the numbers of order flows, `FlowTable`s, by name, of all flows each."""
+    return {name: np.stack([np.asarray(getattr(table, name)) for table in tables]) for name in FLOW_NUMBERS}
 
 
 class Markets:
