@@ -30,7 +30,8 @@ def markets_of_a_flow(levels: int, slots: int, lanes: int = 0, **changes: Any) -
     """Run, quote and reset 37 markets, by kernels of so many lanes per market, or as is planned."""
     simulator = Simulator(flow_config(levels, **changes), 37, engine="cuda", slots=slots)
     if lanes:
-        simulator.engine.force = {"KS_LANES_PER_MARKET": lanes}
+        engine: Any = simulator.engine  # the CUDA one
+        engine.force = {"KS_LANES_PER_MARKET": lanes}
     for record in (layout.SERIES, (*layout.SERIES, *layout.FURTHER_SERIES)):
         simulator.run(3, record=record, reach=4)
     if slots:
