@@ -601,6 +601,7 @@ def test_an_episode_has_a_length_in_seconds():
             assert (env.unwrapped.simulator.time - begin == step * 500_000_000).all()
     again = gym.make_vec(env.unwrapped.spec, num_envs=2)
     assert again.unwrapped.spec.max_episode_steps == 10
+    assert torch.equal(env.unwrapped.simulator.events, env.unwrapped.simulator.tensors["flow"][:, EVENTS])
 
 
 WRONG_TIMES = {

@@ -74,10 +74,10 @@ def command(options: argparse.Namespace) -> int:
     simulator.run(1, record, progress=False)  # compiles what is not compiled yet
     simulator.reset(seed=options.seed)
     simulator.run(options.warmup)
+    before = _events(simulator)
     series, summary, seconds = _run(simulator, options.auctions, record)
     simulator.check_errors()
-    drawn = simulator.rows["interval" if config.uses_clock else "num_agents"]
-    events = np.broadcast_to(np.asarray(drawn, dtype=np.float64), (markets,)).sum() * options.auctions
+    events = _events(simulator) - before
     unit = plots.unit_of_time(config)
     table = summary.table(series["last_price"], series["volume"], unit)
     _print_summary(simulator, options, table, events, seconds)
@@ -90,6 +90,12 @@ def command(options: argparse.Namespace) -> int:
         plots.ensemble(options.plot, shown, bid, ask, int(simulator.price_origin[0]), unit)
         print(f"picture: {options.plot}")
     return 0
+
+
+def _events(simulator: Simulator) -> float:
+    """Return how often an agent came so far, in all markets, or an order of a flow."""
+    each = simulator.events if simulator.config.uses_clock else simulator.t * simulator.parameter("num_agents")
+    return float(each.sum())
 
 
 def _run(

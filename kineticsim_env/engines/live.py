@@ -17,7 +17,7 @@ from kineticsim_env.engines.parameters import agent_fields
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, one_at_a_time
-from kineticsim_env.runtime.flow_table import NOW, TIME
+from kineticsim_env.runtime.flow_table import EVENTS, NOW, TIME
 from kineticsim_env.runtime.values import check_choice, is_one_of
 
 STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
@@ -101,6 +101,17 @@ class LiveMarkets:
         if "flow" not in self.tensors:
             raise AttributeError(f"time: expected arrivals 'flow', got {self.config.arrivals!r}, in which none passes")
         return self.tensors["flow"][:, TIME if self.config.interval_ms is None else NOW]
+
+    @property
+    @one_at_a_time
+    def events(self) -> torch.Tensor:
+        """Events since the reset, int64 `[M]`, a copy; markets on the clock and of an order flow have them."""
+        if not self.config.uses_clock:
+            raise AttributeError("events: expected arrivals 'clock' or 'flow', got 'each', in which there are none")
+        self.engine.check_sizes()
+        if self.config.interval_ms is None:
+            return self.tensors["t"] * self.parameter("interval")
+        return self.tensors["flow"][:, EVENTS].clone()
 
     @property
     @one_at_a_time

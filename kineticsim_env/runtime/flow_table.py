@@ -55,7 +55,7 @@ STATE = {
     "state": (0, STATES - 1), "after": (0, len(AFTER) - 1), "time": (0, 2**62 - 1),
     "now": (0, 2**62 - 1), "events": (0, 2**32 - 1),
 }  # fmt: skip
-TIME, NOW = list(STATE).index("time"), list(STATE).index("now")
+TIME, NOW, EVENTS = (list(STATE).index(name) for name in ("time", "now", "events"))
 
 
 def shipped() -> dict[str, Path]:

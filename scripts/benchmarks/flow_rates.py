@@ -19,7 +19,6 @@ import torch
 from tqdm import tqdm
 
 import kineticsim_env as ks
-from kineticsim_env.runtime.flow_table import STATE
 from scripts.machine import describe
 from scripts.pages.command import figures_in, file_parser
 from scripts.pages.markdown import machine_in, replaced, table, wrapped
@@ -56,24 +55,17 @@ def measure() -> dict[str, Any]:
     best = dict.fromkeys(runs, 0.0)
     for _ in tqdm(range(TIMES), desc="rates"):
         for key, (simulator, intervals) in runs.items():
-            before = events_of(simulator)
+            before = int(simulator.events.sum())
             wait()
             began = time.perf_counter()
             simulator.run(intervals, progress=False)
             wait()
             took = time.perf_counter() - began
-            best[key] = max(best[key], (events_of(simulator) - before) / took)
+            best[key] = max(best[key], (int(simulator.events.sum()) - before) / took)
     found: dict[str, dict[str, float]] = {}
     for (name, markets), rate in best.items():
         found.setdefault(name, {})[str(markets)] = rate
     return stamped("flow_rates", {"machine": describe(), "engine": engine, "events_per_second": found})
-
-
-def events_of(simulator: ks.Simulator) -> int:
-    """Return the events that all markets have had."""
-    if simulator.config.interval_ms is None:
-        return int(simulator.t.sum()) * simulator.config.events_per_interval
-    return int(simulator.tensors["flow"][:, list(STATE).index("events")].sum())
 
 
 def measured_besides(file: Path) -> list[dict[str, Any]]:
