@@ -43,7 +43,7 @@ def flow_config(table="btcusd", levels=64, window=8, beat=16, interval=24, **fie
 def timed(table, events, latency, interval=24):
     """Return fields of intervals of a length: of some events in the mean, and `latency` of them to arrive."""
     mean = table.gap.mean() * 1.44 / 1e6  # milliseconds, as 2^16 log2 has the mean 1.44
-    length = max(0.001, round(events * mean, 3))
+    length = min(max(0.001, round(float(events * mean), 3)), 700_000.0)  # of what a config takes
     return {"interval_ms": length, "quote_latency_ms": round(latency * length, 3), "interval": interval}
 
 
