@@ -477,10 +477,11 @@ def test_states_that_no_market_has_are_refused(case):
 def test_hostile_numbers_do_no_harm(engine):
     """Live tensors may be written to with anything: no engine reads or writes beyond its memory, or hangs."""
     rng = np.random.default_rng(3)
-    for seed in range(3):
-        sim = ks.Simulator(flow_config(plain_table()), 3, engine=engine, seed=seed)
-        for name in ("lives", "fleeting_units", "flow", "bid", "ask"):
-            info = np.iinfo(np.int32)
+    length = {"interval_ms": 50.0, "quote_latency_ms": 120.0}
+    for seed, fields in enumerate(({}, length, {}, length | {"agents": AGENTS, "agent_prob": 0.3})):
+        sim = ks.Simulator(flow_config(plain_table(), **fields), 3, engine=engine, seed=seed, slots=1)
+        for name in ("lives", "fleeting_units", "flow", "bid", "ask", *(["due"] if fields else [])):
+            info = np.iinfo(np.int64 if name in ("flow", "due") else np.int32)
             numbers = rng.integers(info.min, info.max, sim.tensors[name].shape)
             sim.tensors[name].copy_(torch.from_numpy(np.where(rng.random(numbers.shape) < 0.3, numbers, 0)))
         sim.engine.state_changed()
