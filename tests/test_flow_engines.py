@@ -24,6 +24,7 @@ from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.effects import effect_of
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.flow_table import STATE, FlowTable
+from kineticsim_env.sweeps.batches import events_of
 
 GRIDS = [(8, 1, 3), (16, 1, 5), (64, 8, 24), (32, 0, 7), (512, 32, 16)]  # levels, window, beat
 OTHERS = [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -663,7 +664,15 @@ def test_what_is_under_way_in_time_is_saved(engine):
     assert_same_state([sim, other], "later")
 
 
+def test_what_counts_events_knows_intervals_with_a_length():
+    """A bound of them, not the agents that such a market has not."""
+    config = ks.MarketConfig.preset("btcusd", interval_ms=100)
+    assert config.events_per_interval == 1024 and events_of(config).tolist() == [1024.0]
+    assert events_of(config.replace(interval=30)).tolist() == [30.0]
+
+
 def test_the_flow_that_ships_is_a_preset():
+    assert ks.MarketConfig.preset("btcusd", num_levels=np.int64(512)).init_price == 256
     config = ks.MarketConfig.preset("btcusd", interval_ms=100)
     assert config == ks.OrderFlow.preset("btcusd").config(interval_ms=100) and config.interval is None
     env = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, preset="btcusd", engine="numpy", bank_size=0)

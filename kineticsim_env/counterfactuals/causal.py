@@ -102,7 +102,7 @@ def causal_impact(
     )
     if num_markets is None and not config.per_market:
         num_markets = 256
-    steps = _events(config)
+    steps = config.events_per_interval if config.is_continuous else 1  # an auction ends an interval
     if config.is_continuous:  # the same path, stopped after each event: an order can then go after its own
         config = config.replace(interval=1, quote_latency=0, interval_ms=None, quote_latency_ms=0.0)
     before = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=1)
@@ -182,13 +182,6 @@ def _counts(name: str, values: Any, least: int) -> tuple[int, ...]:
     if isinstance(values, str) or not np.iterable(values) or not len(values := tuple(values)):
         raise TypeError(f"{name}: expected whole numbers, one at least, got {show(values)}")
     return tuple(check_count(f"{name}[{at}]", value, least) for at, value in enumerate(values))
-
-
-def _events(config: MarketConfig) -> int:
-    """Return how many events an interval of continuous trading has; 1 where an auction ends it."""
-    if not config.is_continuous:
-        return 1
-    return int(np.max(config.num_agents) + config.added_agents if config.interval is None else config.interval)
 
 
 def _play(

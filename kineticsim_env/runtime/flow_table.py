@@ -6,6 +6,7 @@ Fitting is in flow/; a config has a table as its field `flow`, and engines read 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.runtime.values import check_choice, show
+from kineticsim_env.runtime.values import check_choice, is_number, show
 
 VERSION = 1
 # Ticks from the opposite best price at which bands begin, and the first one beyond the last of them.
@@ -58,6 +59,7 @@ STATE = {
 TIME, NOW, EVENTS = (list(STATE).index(name) for name in ("time", "now", "events"))
 
 
+@functools.cache
 def shipped() -> dict[str, Path]:
     """Return the files of the tables that ship, by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "flows").glob("*.json"))}
@@ -218,7 +220,7 @@ def market_fields(flow: FlowTable | str, changes: Mapping[str, Any]) -> dict[str
     """Return the fields of a market of a flow: 256 ticks that follow the mid, intervals of 48 events or of a length."""
     events = 48 if changes.get("interval_ms") is None else None
     grid = {"num_levels": 256, "window": 32, "beat": 16, "interval": events, **changes}
-    middle = {"init_price": grid["num_levels"] // 2} if isinstance(grid["num_levels"], int) else {}
+    middle = {"init_price": grid["num_levels"] // 2} if is_number(grid["num_levels"]) else {}  # else it is refused
     return {"arrivals": "flow", "mechanism": "continuous", "flow": flow, **middle, **grid}
 
 

@@ -151,5 +151,4 @@ def _bytes_of_sums(plan: Plan, gathered: Gathered) -> int:
 def events_of(config: MarketConfig) -> np.ndarray:
     """Return the agent-events of an interval of each market, float64 `[n]` or `[1]`."""
     agents = np.atleast_1d(np.asarray(config.num_agents, dtype=np.float64) + config.added_agents)
-    given = config.interval if config.uses_clock else None
-    return agents if given is None else np.full(len(agents), float(given))
+    return np.full(len(agents), float(config.events_per_interval)) if config.uses_clock else agents
