@@ -4,12 +4,30 @@ import random
 from collections import defaultdict
 
 import numpy as np
+import pytest
 import torch
 from agent_classes import with_agents
 from ensembles import bits_of, random_ensemble, random_flags
 from reference.cases import random_quotes
 
 import kineticsim_env as ks
+from kineticsim_env.tapes.branches import OneMarket
+
+
+def check_differences_are_seen(monkeypatch, sim, intervals, places, by):
+    """Where the engine has a number of a tensor otherwise than the tape, that is an error; `places` in each tensor."""
+    opened = OneMarket.open
+    for name, place in places.items():
+
+        def spoil(self, of, name=name, place=place):
+            player = opened(self, of)
+            self._tensors[name].view(-1)[place] += by
+            return player
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OneMarket, "open", spoil)
+            with pytest.raises(RuntimeError, match="not what the C\\+\\+ engine has, so this tape is wrong"):
+                len(sim.tape(0, intervals))
 
 
 def random_case(seed, arrivals, mechanism, added=False):

@@ -237,8 +237,9 @@ class Ensemble(LiveMarkets):
 
     def _take_flows(self, config: MarketConfig) -> None:
         """Take over the order flows of a config, after those that markets have: parameters count on their places."""
+        known = len(self._flows)
         self._flows, _ = tables_of(config.flow, self._flows)
-        if self._flows:
+        if len(self._flows) > known:
             self.engine.set_flows(self._flows)
 
     @property

@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import make_config
 from kineticsim_env.data.events import OrderEvents
 from kineticsim_env.runtime.fields import INTEGERS
-from kineticsim_env.runtime.flow_table import FlowTable
+from kineticsim_env.runtime.flow_table import FlowTable, market_fields
 from kineticsim_env.runtime.values import check_count, check_instance
 from kineticsim_env.simulator import Simulator
 
@@ -48,10 +48,8 @@ def simulate(
     events = check_count("events", events, 1, 2**32 - 1)
     num_levels = check_count("num_levels", num_levels, 8, 8192)
     intervals = next(n for n in range(-(-events // _MOST), events + 1) if events % n == 0)  # the same however it is cut
-    config = MarketConfig(
-        arrivals="flow", mechanism="continuous", flow=table, num_levels=num_levels, init_price=num_levels // 2,
-        window=window, beat=beat, interval=events // intervals,
-    )  # fmt: skip
+    grid = {"num_levels": num_levels, "window": window, "beat": beat, "interval": events // intervals}
+    config = make_config(market_fields(table, grid))
     found = Simulator(config, 1, engine="cpu", seed=seed).tape(0, intervals, progress=progress).events()
     names = np.unique(found.order, return_inverse=True)[1] + 1  # without the numbers of market orders
     return dataclasses.replace(found, order=names)
