@@ -16,22 +16,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/launcher.h"
+#include "launching.h"
 #include "model/market.h"
 #include "model/tasks.h"
 
 namespace ks {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // engines read four ints or floats at a time
 enum { kPlayed = 0, kMoved = -1, kShared = -2 };  // what ks_step returns, beside the driver's errors
-
-using CpuFunction = int64_t(const Launch*);
-using LaunchOnGpu = int(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
-                        void* stream, void** arguments, void** extra);
-
-using PushContext = int(void* context);
-using PopContext = int(void** context);
 
 struct Record {
   Launcher launcher;
@@ -69,23 +61,6 @@ void* current_stream(int device) {
   return guard.getStream(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)device)).native_handle();
 }
 
-// Returns the driver's error, 0 for none.
-int launch_kernel(const Launcher& launcher, int64_t function, unsigned grid, unsigned second, unsigned block, void* stream,
-                  void* argument) {
-  void* arguments[] = {argument};
-  const auto launch = reinterpret_cast<LaunchOnGpu*>(launcher.launch_on_gpu);
-  const unsigned shared = function == launcher.copy_function ? 0 : launcher.shared;
-  int code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
-  if (code == 201 || code == 400) {  // another context is current, or none in a new thread; rare, so not checked before
-    code = reinterpret_cast<PushContext*>(launcher.push_context)((void*)launcher.context);
-    if (code != 0) return code;
-    code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
-    void* popped = nullptr;
-    reinterpret_cast<PopContext*>(launcher.pop_context)(&popped);
-  }
-  return code;
-}
-
 // As on a GPU, a market that has to stop says so in its error word.
 void execute(const Launcher& launcher, Launch& launch) {
   if (launcher.device < 0) {
@@ -115,8 +90,6 @@ void check(const char* name, const at::Tensor& tensor, const Launcher& launcher,
 void check_type(const char* name, const at::Tensor& tensor, at::ScalarType type) {
   TORCH_CHECK(tensor.scalar_type() == type, name, ": expected ", type, ", got ", tensor.scalar_type());
 }
-
-void*& pointer(Launch& launch, int64_t offset) { return *reinterpret_cast<void**>(reinterpret_cast<char*>(&launch) + offset); }
 
 void place(Launch& launch, const Launcher& launcher, const char* name, at::TensorList tensors, int first, int count) {
   TORCH_CHECK((int64_t)tensors.size() == count, name, ": expected ", count, " tensors, got ", tensors.size());

@@ -66,7 +66,7 @@ _LATE = {
     "sweep": "kineticsim_env.sweeps",
 }
 # Modules that do so too: `kineticsim_env.statistics` is there after `import kineticsim_env`.
-_LATE_MODULES = ("calibration", "counterfactuals", "envs", "render", "scorecards", "statistics", "sweeps", "zoo")
+_LATE_MODULES = ("calibration", "counterfactuals", "envs", "jax", "render", "scorecards", "statistics", "sweeps", "zoo")
 
 __all__ = [
     "EngineUnavailable",

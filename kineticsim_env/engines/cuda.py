@@ -217,6 +217,11 @@ class CudaEngine(NativeEngine):
         levers = {"KS_LEVERS": self._levers} if self._levers else {}
         return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
+    def _compiled(self, mode: int, plan: Any = None) -> tuple[dict[str, int | str], dict[str, str]]:
+        """Return what the kernel for a mode is compiled of: definitions, and text of users' classes and policies."""
+        included = self._agents_text + (self._policies_text if mode > 0 else "")
+        return self._definitions(mode, plan), {"agents": included} if included else {}
+
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
@@ -226,11 +231,9 @@ class CudaEngine(NativeEngine):
                     f"num_levels: got {self._sizes['L']}, which takes {plan.shared} bytes of a GPU's shared memory per "
                     "block, more than this one has (engine='cpu' has no such limit)"
                 )
-            defines = self._definitions(mode, plan)
+            defines, text = self._compiled(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
             build.begin_operators()  # which are needed soon, while the kernel is compiled
-            included = self._agents_text + (self._policies_text if mode > 0 else "")
-            text = {"agents": included} if included else {}
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines, **text)
             if mode > 0:
                 self._struct.tile = plan.tile
@@ -308,6 +311,23 @@ class CudaEngine(NativeEngine):
             struct.rollout = layout.Rollout()
             for name in given:
                 setattr(struct, name, self._bound.get(name))
+
+    def describe(self, mode: int, auctions: int = 1) -> operators.Description:
+        """See `NativeEngine.describe`."""
+        said = super().describe(mode, auctions)
+        kept = {} if self._late is None else {"deadline_lists": self._late}
+        scratch = {} if self._ticks is None else {"flow_ticks": self._ticks}
+        return said._replace(kept=kept, scratch=scratch)
+
+    def shapes(self, mode: int, devices: Sequence[int]) -> list[dict[str, int]]:
+        """See `NativeEngine.shapes`."""
+        shape, (defines, text) = self._shape(mode), self._compiled(_kind(mode))
+        found = []
+        for index in devices:
+            kernel = kernels.load_kernel(torch.device("cuda", index), defines, **text)
+            own = {"function": kernel.function, "context": int(kernel.context), "device": index}
+            found.append(shape | own | {"copy_function": 0, "series_function": 0})
+        return found
 
     def _shape(self, mode: int) -> dict[str, int]:
         kernel, grid, block, shared = self.prepare(_kind(mode))

@@ -191,15 +191,7 @@ class LiveMarkets:
         market = int(torch.nonzero(fresh)[0])
         word, t = int(words[market]), int(self.tensors["t"][market])
         words.copy_(torch.where(words & STOPPED != 0, words | _REPORTED, 0))
-        names = layout.CONSTANTS
-        if word & STOPPED:
-            raise MarketError(market_stopped(market, t, word))
-        what = (
-            "a NaN action (its old quote was kept)"
-            if word & names["kErrorNanAction"]
-            else "an action outside its space (it was clamped)"
-        )
-        raise MarketError(f"market {market}: expected finite actions inside the action space, got {what}")
+        raise market_error(market, t, word)
 
     @one_at_a_time
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -214,3 +206,15 @@ class LiveMarkets:
     def about(self) -> dict[str, Any]:
         """Return what a state of this simulator is of, as plain numbers, texts and lists."""
         return {"markets": self.num_markets, "slots": list(self.slots), "market": saved_states.describe(self.config)}
+
+
+def market_error(market: int, t: int, word: int) -> MarketError:
+    """Return what is raised for the error word of a market at a time."""
+    if word & STOPPED:
+        return MarketError(market_stopped(market, t, word))
+    what = (
+        "a NaN action (its old quote was kept)"
+        if word & layout.CONSTANTS["kErrorNanAction"]
+        else "an action outside its space (it was clamped)"
+    )
+    return MarketError(f"market {market}: expected finite actions inside the action space, got {what}")

@@ -249,6 +249,16 @@ class NativeEngine(Engine):
         """
         if mode in self._launchers or not operators.available():
             return
+        said = self.describe(mode, auctions)
+        if mode in self._previous_launchers:
+            self._previous_launchers[mode].renew(said)
+        else:
+            self._previous_launchers[mode] = operators.Launcher(said)
+        self._launchers[mode] = self._previous_launchers[mode]
+
+    def describe(self, mode: int, auctions: int = 1) -> operators.Description:
+        """Return what a run, or a step of so many auctions, is as settings are now: its struct, tensors and shape."""
+        shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
@@ -256,11 +266,10 @@ class NativeEngine(Engine):
             names = [name for name in names if name in (*layout.RUN_STATE, *tables)]
         read = {"params", "agent_parameters"} if self._scenarios is None else set()
         read |= {"scenario_params", *(name for name in names if layout.LAUNCH_FIELDS[name].constant)}
-        shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
         struct = layout.Launch.from_buffer_copy(self._struct)
         struct.env_mode, struct.decisions, struct.auctions, struct.records = mode, 1, auctions, 0
         struct.growth = min(self._growth * self._total(mode, 1, auctions), INT32_LIMIT - 1)
-        said = operators.Description(
+        return operators.Description(
             launch=struct,
             state={name: tensors[name] for name in names if name not in read and tensors[name].numel()},
             tables={name: tensors[name] for name in names if name in read and tensors[name].numel()},
@@ -268,11 +277,13 @@ class NativeEngine(Engine):
             live=[*self._watched.values(), self.parameters()],
             outputs=self.outputs,
         )
-        if mode in self._previous_launchers:
-            self._previous_launchers[mode].renew(said)
-        else:
-            self._previous_launchers[mode] = operators.Launcher(said)
-        self._launchers[mode] = self._previous_launchers[mode]
+
+    def shapes(self, mode: int, devices: Sequence[int]) -> list[dict[str, int]]:
+        """Return the fields of `struct Launcher` that `describe` calls `shape`, but sizes, for each of some GPUs.
+
+        On the host they are one, whatever the devices.
+        """
+        return [self._shape(mode)]
 
     def set_outputs(self, outputs: list[torch.Tensor]) -> None:
         """See `Engine.set_outputs`; a launcher that there is already is told of them."""

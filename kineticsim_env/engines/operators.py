@@ -58,16 +58,22 @@ class Description(NamedTuple):
     shape: Mapping[str, int]  # further fields of `struct Launcher`
     live: Sequence[torch.Tensor]  # tensors that must stay where they are for `Launcher.step`
     outputs: Sequence[torch.Tensor]  # those that `Launcher.copies` copies
+    kept: Mapping[str, torch.Tensor] = {}  # what a kernel keeps for itself from launch to launch,
+    scratch: Mapping[str, torch.Tensor] = {}  # and within one; operators leave both where `launch` points
 
-    def structs(self) -> tuple[Any, Any]:
-        """Return what the library is told."""
-        tensors = {**self.state, **self.tables}
+    def launcher(self, further: Mapping[str, torch.Tensor] = {}) -> Any:
+        """Return the `struct Launcher`, with `further` tensors behind those that are read."""
+        tensors = {**self.state, **self.tables, **further}
         assert len(tensors) <= _MOST_TENSORS
         struct = _Struct(num_state=len(self.state), num_tables=len(self.tables), **self.shape)
         for place, (name, tensor) in enumerate(tensors.items()):
             struct.offsets[place] = getattr(layout.Launch, name).offset
             struct.bytes[place] = tensor.nbytes
-        return ctypes.byref(struct), ctypes.byref(self.launch)
+        return struct
+
+
+def _told(said: Description) -> tuple[Any, Any]:
+    return ctypes.byref(said.launcher()), ctypes.byref(said.launch)
 
 
 class Launcher:
@@ -85,14 +91,14 @@ class Launcher:
     def __init__(self, said: Description) -> None:
         """Register a launch."""
         self._library = library()
-        self.number: int = self._library.ks_new_launcher(*said.structs())
+        self.number: int = self._library.ks_new_launcher(*_told(said))
         weakref.finalize(self, self._library.ks_free_launcher, self.number).atexit = False
         self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))
         self._watch(said)
 
     def renew(self, said: Description) -> None:
         """Register another launch under the number: torch compiles a program anew a few times, but not for ever."""
-        self._library.ks_renew_launcher(self.number, *said.structs())
+        self._library.ks_renew_launcher(self.number, *_told(said))
         self._watch(said)
 
     def _watch(self, said: Description) -> None:

@@ -61,6 +61,13 @@ TAPE_FUNCTIONS: dict[str, list] = {
     "ks_lobster_add": [_ADDRESS, _ADDRESS, _INT, _ADDRESS, _ADDRESS],
     "ks_lobster_close": [_ADDRESS],
 }
+JAX_SOURCES = ("jax_calls.cpp",)
+JAX_FUNCTIONS: dict[str, list] = {
+    "ks_jax_know": [ctypes.c_char_p, _ADDRESS, _ADDRESS, _INT],
+    "ks_jax_sizes": [],
+    "ks_jax_cpu": [],  # handlers, which XLA calls
+    "ks_jax_gpu": [],
+}
 
 _GET_NUM_THREADS = "_ZN2at15get_num_threadsEv"  # int at::get_num_threads()
 
@@ -156,20 +163,28 @@ def load_tape() -> ctypes.CDLL:
     return _loaded.get("tape") or once("tape", lambda: _load("tape", TAPE_SOURCES, TAPE_FUNCTIONS, _build))
 
 
+def load_jax(headers: str, version: str) -> ctypes.CDLL:
+    """Return the library of cuda/jax_calls.cpp, likewise, for a version of XLA's headers, which lie in a folder."""
+    make = functools.partial(_build, alone=True, others=Path(headers))
+    return once("jax", lambda: _load("jax", JAX_SOURCES, JAX_FUNCTIONS, make, version))
+
+
 @functools.cache
 def _mind_forks() -> None:
     """Give forked children one thread: OpenMP's do not survive, and a child that asked for them would wait for ever."""
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
-def _load(name: str, sources: Sequence[str], functions: Mapping[str, list], make: Callable[..., bytes]) -> ctypes.CDLL:
-    if is_prebuilt() and name != "operators":
+def _load(
+    name: str, sources: Sequence[str], functions: Mapping[str, list], make: Callable[..., bytes], version: str = ""
+) -> ctypes.CDLL:
+    if is_prebuilt() and name not in ("operators", "jax"):
         return once("prebuilt", _load_prebuilt)
     missing, command = cxx.cpu_unavailable(), find_cxx()
     if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
     _mind_forks()  # now: a child may be forked while this builds
-    name = f"ks_{name}_{library_key(command)}"
+    name = f"ks_{name}_{library_key(command, version)}"
     paths = [cuda_dir() / source for source in sources]
     return obtain(
         f"{name}.so",
@@ -220,8 +235,8 @@ def close_library(library: ctypes.CDLL) -> None:
     dlclose(library._handle)
 
 
-def _build(command: str, sources: Sequence[Path], folder: Path, name: str) -> bytes:
-    return cxx.build_library(command, sources, cuda_dir(), folder, name)
+def _build(command: str, sources: Sequence[Path], folder: Path, name: str, **how: Any) -> bytes:
+    return cxx.build_library(command, sources, cuda_dir(), folder, name, **how)
 
 
 def _build_slowly(what: str, seconds: int, *words: Any) -> bytes:

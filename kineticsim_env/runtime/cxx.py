@@ -126,11 +126,18 @@ def tail(text: str, lines: int = 25) -> str:
 
 
 def build_library(
-    command: str, sources: Sequence[Path], include: Path, folder: Path, name: str, alone: bool = False
+    command: str,
+    sources: Sequence[Path],
+    include: Path,
+    folder: Path,
+    name: str,
+    alone: bool = False,
+    others: Path | None = None,
 ) -> bytes:
     """Build a library of `name` in a folder and return it; the sources are compiled at the same time.
 
-    `command` is as `find_cxx` returns it, `include` has the headers; `alone` uses neither torch nor OpenMP.
+    `command` is as `find_cxx` returns it, `include` has the headers, and `others` those of others; `alone` uses neither
+    torch nor OpenMP.
 
     Raises:
         EngineUnavailable: If it cannot be built; a CompilerError where a compiler says why, `cache.Blocked` where the
@@ -141,7 +148,8 @@ def build_library(
         flags = ["-fPIC", *BASE_FLAGS, *_accepted_flags(command, folder, with_openmp=not alone)]
         if further:
             _try_flags([*compiler, *flags, *further], folder, command)
-        headers = [f"-I{include}", *([] if alone else ["-isystem", str(installed / "include")])]
+        system = [*([] if alone else [installed / "include"]), *([others] if others else [])]
+        headers = [f"-I{include}", *(word for path in system for word in ("-isystem", str(path)))]
         objects = [f"{source.stem}.o" for source in sources]
         _run_all(
             [
