@@ -12,6 +12,7 @@ import torch
 from thorough import THOROUGH, leave_out_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares a GPU with torch and other workers
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # its kernels run on a CPU then; Triton reads it when it is loaded
 

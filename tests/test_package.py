@@ -29,7 +29,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "statistics",
     "counterfactuals sweeps",
     "envs render",
-    "adapters evaluation training",
+    "adapters evaluation jax training",
     "play plots",
     "calibration flow scorecards",
     "commands",

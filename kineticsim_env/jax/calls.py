@@ -80,7 +80,7 @@ class Call:
         told = (type(launchers[0]) * len(launchers))(*launchers)
         if library().ks_jax_sizes() != ctypes.sizeof(launch) + ctypes.sizeof(launchers[0]):
             raise EngineUnavailable("launcher.h: Python reads structs otherwise than the compiler does")
-        name = hashlib.sha256(bytes(launch) + bytes(told)).hexdigest()
+        self.name = name = hashlib.sha256(bytes(launch) + bytes(told)).hexdigest()
         library().ks_jax_know(name.encode(), ctypes.byref(launch), told, len(launchers))
         count = len(self.state)
         call = jax.ffi.ffi_call(
@@ -141,14 +141,18 @@ def numbers_of(words: jax.Array, dtype: torch.dtype) -> jax.Array:
     if jax.config.read("jax_enable_x64"):
         wide = {torch.int64: jnp.int64, torch.float64: jnp.float64}[dtype]
         return jax.lax.bitcast_convert_type(words, wide)
-    low, high = jax.lax.bitcast_convert_type(words[..., 0], jnp.uint32).astype(jnp.float32), words[..., 1]
-    if dtype == torch.int64:
-        return high.astype(jnp.float32) * 2.0**32 + low
-    exponent = (high >> 20) & 0x7FF
-    mantissa = (high & 0xFFFFF).astype(jnp.float32) * 2.0**-20 + low * 2.0**-52
+    low, high = (jax.lax.bitcast_convert_type(words[..., place], jnp.uint32) for place in (0, 1))
+    negative = words[..., 1] < 0
+    if dtype == torch.int64:  # by its size, so that small negative numbers are exact
+        high = jnp.where(negative, ~high + (low == 0), high)
+        low = jnp.where(negative, -low, low)
+        size = high.astype(jnp.float32) * 2.0**32 + low.astype(jnp.float32)
+        return jnp.where(negative, -size, size)
+    exponent = ((high >> 20) & 0x7FF).astype(jnp.int32)
+    mantissa = (high & 0xFFFFF).astype(jnp.float32) * 2.0**-20 + low.astype(jnp.float32) * 2.0**-52
     size = jnp.ldexp(1.0 + mantissa, exponent - 1023)
     size = jnp.where(exponent == 0x7FF, jnp.where(mantissa > 0, jnp.nan, jnp.inf), jnp.where(exponent, size, 0.0))
-    return jnp.where(high < 0, -size, size)
+    return jnp.where(negative, -size, size)
 
 
 def words_of(numbers: Any) -> np.ndarray:

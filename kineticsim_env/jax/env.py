@@ -63,11 +63,9 @@ class BaseJaxEnv:
         space = space_of(core.built_in_space(self._roles[slot]))
         if not self._functions or isinstance(space, Discrete):
             return space
-        state = jax.eval_shape(
-            lambda: self._markets.opened(jnp.zeros((self.num_envs, 2), jnp.int32), self.default_params)
-        )
-        width = jax.eval_shape(lambda one: self._functions.features(one, slot), state).shape[1]
-        return space.with_unbounded(width)
+        state: Any = MarketState(dict(self._markets.state))
+        jax.eval_shape(self._functions.scored, state, state)  # what functions return is looked at now
+        return space.with_unbounded(jax.eval_shape(lambda one: self._functions.features(one, slot), state).shape[1])
 
     # Episodes ---------------------------------------------------------------------------------------------------------
 

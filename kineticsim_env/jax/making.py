@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from kineticsim_env.envs.base import check_role
 from kineticsim_env.envs.own_functions import own_functions, roles_in
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.jax.env import BaseJaxEnv, MarketEnv
@@ -50,14 +51,14 @@ def make(id: str, num_envs: int = 1, *, device: str | None = None, **arguments: 
             raise TypeError(f"{name}: expected none in JAX, got {arguments[name]!r} (docs/jax.md says what there is)")
     rest = {name: value for name, value in arguments.items() if name not in ("features", "terminate")}
     given = {name: arguments.get(name) for name in ("features", "terminate")}
+    market = EnvSettings(**{name: rest[name] for name in ("config", "preset") if name in rest}).config
     if id == MANY:
         kind: Any = importlib.import_module("kineticsim_env.envs.batched").BatchedParallelEnv
-        settings = EnvSettings(**{name: rest[name] for name in ("config", "preset") if name in rest})
-        roles = roles_in(rest.get("learners") or DEFAULT_LEARNERS, settings.config)
+        roles = roles_in(rest.get("learners") or DEFAULT_LEARNERS, market)
     else:
         name = id.removeprefix("KineticSim/").removesuffix("-v0")
         kind = getattr(importlib.import_module("kineticsim_env.envs.vector"), f"{name}VectorEnv")
-        rest["output"], roles = "torch", ("learner",)
+        rest["output"], roles = "torch", (check_role(kind.task_type, rest.get("replace"), market),)
     own, rest = own_functions(rest, given["features"], given["terminate"], None, roles, many=id == MANY)
     how: dict[str, Any] = {"own": own, "restarts": False, "account_info": bool(arguments.get("account_info"))}
     if own is not None:

@@ -38,7 +38,7 @@ class MarketState:
         arrays: The same as launches take them: numbers of 64 bits are pairs of int32.
     """
 
-    arrays: Arrays
+    arrays: dict[str, Any]
 
     def __getitem__(self, name: str) -> jax.Array:
         """Return a part of the state."""
@@ -73,6 +73,7 @@ class MarketParams:
     """
 
     tables: Arrays
+    opening: Arrays  # settings of the task that differ, as states begin with them
 
 
 class Markets:
@@ -102,7 +103,10 @@ class Markets:
         if self.num_scenarios:
             asked["reset_scenario"] = torch.zeros(self.num_envs, dtype=torch.int32)
         said = engine.describe(ENV_STEP, core.auctions_per_step)
-        self.params = MarketParams({name: jnp.asarray(array_of(tensor)) for name, tensor in said.tables.items()})
+        opening = {name: said.state[name] for name in ("task_values",) if name in said.state}
+        self.params = MarketParams(
+            *({name: jnp.asarray(array_of(one)) for name, one in part.items()} for part in (said.tables, opening))
+        )
         calls = {ENV_STEP: {self.input: given}, ENV_RESET: asked, ENV_RESTART: {}}
         self._calls: dict[int, Call] = {}
         for mode, further in calls.items():
@@ -136,7 +140,7 @@ class Markets:
     def opened(self, seeds: jax.Array, params: MarketParams) -> MarketState:
         """Return markets whose first episodes begin, of seeds, int32 `[M, 2]`, pairs of words."""
         arrays = {name: jnp.zeros(like.shape, like.dtype) for name, like in self.state.items()}
-        arrays["seed"] = seeds
+        arrays |= {"seed": seeds, **params.opening}
         arrays["episode"] = jnp.broadcast_to(jnp.asarray(words_of(-1)), (self.num_envs, 2))  # the launch adds one
         return self.reset(MarketState(arrays), jnp.ones(self.num_envs, bool), params, None)
 
