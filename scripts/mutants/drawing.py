@@ -42,7 +42,8 @@ def draw(python: int, cpp: int, seed: int) -> list[dict]:
     files = {"python": sorted((ROOT / "kineticsim_env").rglob("*.py")), "cpp": []}
     for folder in FOLDERS:
         files["cpp"] += sorted(path for path in (ROOT / "cuda" / folder).iterdir() if path.suffix in (".h", ".cuh"))
-    files["cpp"] += [ROOT / "cuda" / name for name in ("market_cpu.cpp", "operators.cpp", "plan.cpp", "tape/tape.cpp")]
+    built = ("market_cpu.cpp", "operators.cpp", "launching.h", "jax_calls.cpp", "plan.cpp", "tape/tape.cpp")
+    files["cpp"] += [ROOT / "cuda" / name for name in built]
     for language, number in (("python", python), ("cpp", cpp)):
         lines = [(path, line) for path in files[language] for line in range(1, len(path.read_text().splitlines()) + 1)]
         seen: set[tuple] = set()
