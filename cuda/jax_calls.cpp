@@ -73,8 +73,10 @@ ffi::Error play(int device, void* stream, std::string_view name, const ffi::Rema
     if (code == 0) return ffi::Error::Success();
     return ffi::Error(ffi::ErrorCode::kInternal, "cuLaunchKernel: error " + std::to_string(code));
   }
-  return refuse(device < 0 ? "market launch: the environment was made for GPUs, and runs on a CPU; make it with device='cpu'"
-                           : "market launch: the environment was not made for GPU " + std::to_string(device));
+  return refuse(device < 0 ? "market launch: the environment was made for GPUs, and this program runs on a CPU; make it "
+                             "with device='cpu'"
+                           : "market launch: the environment was made for a CPU, or without GPU " + std::to_string(device) +
+                                 "; make it with device='cuda', or call programs with arrays on the CPU");
 }
 
 ffi::Error play_on_cpu(std::string_view name, ffi::RemainingArgs arguments, ffi::RemainingRets results) {

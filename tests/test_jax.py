@@ -53,8 +53,11 @@ CASES = {
 }
 
 
+FIRST = ("default", "execution", "flow in time", "scenarios", "opponents", "many learners")  # others are slow
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[] if one in FIRST else pytest.mark.slow) for one in CASES])
 def test_the_same_bits(case, device):
     id, arguments = CASES[case]
     arguments = {"horizon": 7, **arguments}

@@ -272,6 +272,7 @@ def test_shards_of_devices():
     assert found == {"alike": [True] * 6, "shards": 2, "differ": True}
 
 
+@pytest.mark.slow
 def test_wide_numbers_are_as_they_are_where_jax_has_them():
     found = run(
         """

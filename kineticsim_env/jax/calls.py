@@ -57,6 +57,13 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     return words.copy()
 
 
+def placed(array: Any, platform: str) -> jax.Array:
+    """Return an array of the host where calls are: on the default device, or on the CPU beside a GPU."""
+    elsewhere = platform == "cpu" and jax.default_backend() != "cpu"
+    # Not committed where it need not be: a program over several devices takes it along then.
+    return jax.device_put(array, jax.local_devices(backend="cpu")[0]) if elsewhere else jnp.asarray(array)
+
+
 class Call:
     """One launch: a pure function of what it changes and of what it reads.
 

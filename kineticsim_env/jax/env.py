@@ -73,7 +73,7 @@ class BaseJaxEnv:
         if seed is None:
             seeds = seeds_of(key, self.num_envs)
         else:
-            seeds = jnp.asarray(words_of(check_seeds(seed, self.num_envs, torch.device("cpu")).numpy()))
+            seeds = self._markets.placed(words_of(check_seeds(seed, self.num_envs, torch.device("cpu")).numpy()))
         return self._markets.opened(seeds, params)
 
     def begin(self, state: MarketState, mask: Any, params: MarketParams, scenario: Any = None) -> MarketState:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 from typing import Any
 
 import jax
+import torch
 
 from kineticsim_env.envs.base import check_role
 from kineticsim_env.envs.own_functions import own_functions, roles_in
@@ -73,4 +75,8 @@ def make(id: str, num_envs: int = 1, *, device: str | None = None, **arguments: 
     devices = [one.local_hardware_id for one in jax.local_devices(backend="gpu")] if platform == "cuda" else []
     form: type[BaseJaxEnv] = ManyLearnersEnv if id == MANY else MarketEnv
     env = form(id, made, devices, how)
+    del made
+    if platform == "cuda":
+        gc.collect()  # an environment has cycles; JAX asks for memory of its own
+        torch.cuda.empty_cache()
     return env, env.default_params

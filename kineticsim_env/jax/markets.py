@@ -16,7 +16,7 @@ import torch
 from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART, ENV_STEP
 from kineticsim_env.engines.native import NativeEngine
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.jax.calls import Arrays, Call, array_of, numbers_of, words_of
+from kineticsim_env.jax.calls import Arrays, Call, array_of, numbers_of, placed, words_of
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import action_length
 
@@ -90,7 +90,7 @@ class Markets:
 
     def __init__(self, core: EnvCore, devices: list[int]) -> None:
         """Take what an environment of torch is made of; `devices` are the GPUs that programs may run on, or none."""
-        engine = core.simulator.engine
+        engine, self._platform = core.simulator.engine, core.device.type
         assert isinstance(engine, NativeEngine)
         self.num_envs, self.slots = core.simulator.num_markets, len(core.roles)
         self.discrete = bool(core.task.num_choices(core.roles[0]))
@@ -105,7 +105,7 @@ class Markets:
         said = engine.describe(ENV_STEP, core.auctions_per_step)
         opening = {name: said.state[name] for name in ("task_values",) if name in said.state}
         self.params = MarketParams(
-            *({name: jnp.asarray(array_of(one)) for name, one in part.items()} for part in (said.tables, opening))
+            *({name: self.placed(array_of(one)) for name, one in part.items()} for part in (said.tables, opening))
         )
         calls = {ENV_STEP: {self.input: given}, ENV_RESET: asked, ENV_RESTART: {}}
         self._calls: dict[int, Call] = {}
@@ -114,6 +114,10 @@ class Markets:
             said = said._replace(tables={**said.tables, **further})
             said.launch.action_stride = self.width if "actions" in further else 0
             self._calls[mode] = Call(said, engine.shapes(mode, devices))
+
+    def placed(self, array: Any) -> jax.Array:
+        """Return an array of the host where calls are."""
+        return placed(array, self._platform)
 
     @property
     def state(self) -> dict[str, jax.ShapeDtypeStruct]:

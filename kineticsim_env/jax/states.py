@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -49,7 +48,7 @@ def loaded(core: EnvCore, markets: Markets) -> MarketState:
         raise ValueError(f"saved: expected a state of this environment's scenarios, got one of another {others[0]}")
     arrays = {name: np.zeros(like.shape, like.dtype) for name, like in markets.state.items() if name in PRIVATE}
     arrays |= {name: array_of(said.state[name]) for name in markets.state if name not in PRIVATE}
-    return MarketState({name: jnp.asarray(arrays[name]) for name in markets.state})
+    return MarketState({name: markets.placed(arrays[name]) for name in markets.state})
 
 
 def _rows_of_scenarios(said: Any) -> dict[str, torch.Tensor]:

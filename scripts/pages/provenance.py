@@ -140,6 +140,7 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page
     "event_calibration": ("continuous",),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "flow_rates": ("news",),
+    "jax_rates": ("news", *_of_tasks("MarketMaking", rewards=False)),
     "leaderboard": ("news", *_of_tasks(*TASKS, rewards=False)),
     "mechanisms": ("continuous", "levers"),
     "nearest_agents": ("realistic",),
