@@ -234,7 +234,7 @@ def policy_of(networks: Networks, device: Any = "cpu") -> ks.NetworkPolicy:
     def layers(part: list[tuple[jax.Array, jax.Array]]) -> torch.nn.Sequential:
         made: list[torch.nn.Module] = []
         for weight, bias in part:
-            linear = torch.nn.Linear(*weight.shape)
+            linear = torch.nn.Linear(weight.shape[0], weight.shape[1])
             linear.weight.data, linear.bias.data = (torch.from_numpy(np.array(one)) for one in (weight.T, bias))
             made += [linear, torch.nn.Tanh()]
         return torch.nn.Sequential(*made[:-1])

@@ -287,12 +287,7 @@ class CudaEngine(NativeEngine):
                 written to.
         """
         self._check_task(ENV_STEP, given)
-        networks = fields.get("networks")
-        alone = isinstance(networks, torch.Tensor) and len(networks) == 1
-        kind = (policy, networks.shape[1] if alone else 0)  # one network may be in shared memory
-        if kind not in self._policies:
-            self._policies.append(kind)
-        mode = _ROLLOUTS + self._policies.index(kind)
+        mode = self._mode_of(policy, fields)
         kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0
@@ -312,6 +307,40 @@ class CudaEngine(NativeEngine):
             for name in given:
                 setattr(struct, name, self._bound.get(name))
 
+    def _mode_of(self, policy: Mapping[str, int | str], fields: Mapping[str, int | torch.Tensor | None]) -> int:
+        """Return the number of a policy's kernel, beside the modes of launches."""
+        networks = fields.get("networks")
+        alone = isinstance(networks, torch.Tensor) and len(networks) == 1
+        kind = (policy, networks.shape[1] if alone else 0)  # one network may be in shared memory
+        if kind not in self._policies:
+            self._policies.append(kind)
+        return _ROLLOUTS + self._policies.index(kind)
+
+    def describe_rollout(
+        self,
+        policy: Mapping[str, int | str],
+        decisions: int,
+        auctions: int,
+        fields: Mapping[str, int | torch.Tensor],
+        given: Mapping[str, torch.Tensor],
+        devices: Sequence[int],
+    ) -> tuple[operators.Description, list[dict[str, int]]]:
+        """Return what `roll_out` would play, as `describe` does, and `shapes`; tensors stand for others of their form.
+
+        What a rollout writes is state, by names such as `rollout.reward`; `networks` and `seed` are tables.
+        """
+        shapes = self.shapes(self._mode_of(policy, fields), devices)
+        said = self.describe(ENV_STEP, auctions)
+        said.launch.decisions = decisions
+        said.launch.growth = min(self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1)
+        said.launch.action_stride = given["actions"].shape[-1] if "actions" in given else 0
+        tensors = {name: value for name, value in fields.items() if isinstance(value, torch.Tensor)}
+        for name in fields.keys() - tensors.keys():
+            setattr(said.launch.rollout, name, fields[name])
+        read = {f"rollout.{name}": tensors.pop(name) for name in ("networks", "seed")}
+        written = {**given, **{f"rollout.{name}": tensor for name, tensor in tensors.items()}}
+        return said._replace(state={**said.state, **written}, tables={**said.tables, **read}), shapes
+
     def describe(self, mode: int, auctions: int = 1) -> operators.Description:
         """See `NativeEngine.describe`."""
         said = super().describe(mode, auctions)
@@ -320,8 +349,11 @@ class CudaEngine(NativeEngine):
         return said._replace(kept=kept, scratch=scratch)
 
     def shapes(self, mode: int, devices: Sequence[int]) -> list[dict[str, int]]:
-        """See `NativeEngine.shapes`."""
-        shape, (defines, text) = self._shape(mode), self._compiled(_kind(mode))
+        """See `NativeEngine.shapes`; of rollouts, too, by the numbers of their kernels."""
+        kind = mode if mode >= _ROLLOUTS else _kind(mode)
+        _, grid, block, shared = self.prepare(kind)
+        shape = self._shape(RUN if kind == 0 else ENV_STEP) | {"grid": grid, "block": block, "shared": shared}
+        defines, text = self._compiled(kind)
         found = []
         for index in devices:
             kernel = kernels.load_kernel(torch.device("cuda", index), defines, **text)

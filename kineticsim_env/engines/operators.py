@@ -67,7 +67,9 @@ class Description(NamedTuple):
         assert len(tensors) <= _MOST_TENSORS
         struct = _Struct(num_state=len(self.state), num_tables=len(self.tables), **self.shape)
         for place, (name, tensor) in enumerate(tensors.items()):
-            struct.offsets[place] = getattr(layout.Launch, name).offset
+            outer, _, inner = name.rpartition(".")  # "rollout.reward" is within another struct
+            begin = getattr(layout.Launch, outer).offset if outer else 0
+            struct.offsets[place] = begin + getattr(layout.Rollout if outer else layout.Launch, inner).offset
             struct.bytes[place] = tensor.nbytes
         return struct
 

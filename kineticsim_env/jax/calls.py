@@ -80,9 +80,9 @@ class Call:
             {name: shape_of(tensor) for name, tensor in part.items()} for part in (tensors, said.tables, said.scratch)
         )
         launch = layout.Launch.from_buffer_copy(said.launch)
-        for name, field in layout.LAUNCH_FIELDS.items():
-            if field.pointer:
-                setattr(launch, name, None)
+        for struct, fields in ((launch, layout.LAUNCH_FIELDS), (launch.rollout, layout.ROLLOUT_FIELDS)):
+            for name in (name for name, field in fields.items() if field.pointer):
+                setattr(struct, name, None)
         launchers = [said._replace(shape={**said.shape, **shape}).launcher(said.scratch) for shape in shapes]
         told = (type(launchers[0]) * len(launchers))(*launchers)
         if library().ks_jax_sizes() != ctypes.sizeof(launch) + ctypes.sizeof(launchers[0]):

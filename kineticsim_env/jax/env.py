@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import torch
 
+from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.jax import states
 from kineticsim_env.jax.calls import words_of
 from kineticsim_env.jax.functions import Functions
 from kineticsim_env.jax.markets import MarketParams, Markets, MarketState, seeds_of
+from kineticsim_env.jax.rollouts import Inside, Layers, Rollout, Weights, by_steps, check_how, seed_words
 from kineticsim_env.jax.spaces import Box, Discrete, space_of
+from kineticsim_env.policies.networks import NetworkShape
 from kineticsim_env.runtime.checks import check_seeds
 
 
@@ -56,7 +59,9 @@ class BaseJaxEnv:
         self._has_account: bool = how["account_info"]
         self._action_spaces = [space_of(core.task.action_space(role)) for role in self._roles]
         self._observation_spaces = [self._space(core, slot) for slot in range(self._learners)]
-        self._remake = how["remake"]
+        self._remake, self._devices = how["remake"], devices
+        self._every = 1 if "horizon" in core.live_task.values.names else core.task.horizon
+        self._inside: dict[tuple[NetworkShape, int, bool], Inside] = {}
 
     def _space(self, core: Any, slot: int) -> Box | Discrete:
         """Return a learner's observation space; a user's features have no bounds."""
@@ -217,3 +222,67 @@ class MarketEnv(BaseJaxEnv):
     def observe(self, state: MarketState) -> jax.Array:
         """Return the present observations, float32 `[M, F]`."""
         return self._seen(state, 0)
+
+    def rollout(
+        self,
+        key: Any,
+        state: MarketState,
+        params: MarketParams,
+        *,
+        steps: int,
+        actor: Layers,
+        critic: Layers | None = None,
+        trunk: Layers | None = None,
+        log_std: jax.Array | None = None,
+        activation: str = "tanh",
+        noise: bool = True,
+        seed: int | None = None,
+    ) -> tuple[MarketState, Rollout]:
+        """Play decisions of a network in one call: on a GPU in one launch, with the policy within it.
+
+        Markets are to the bit what they are when `step` is given the recorded actions, cut to [-1, 1]. On a GPU
+        products are of bfloat16 numbers and noise is the hash that `kineticsim_env.rollout` has: the same bits for the
+        same weights and seed. On a CPU, and with functions of a user's own, it is a scan of steps in float32, with
+        noise of `jax.random`. docs/rollouts.md says more.
+
+        Args:
+            key: Of which the noise's seed is drawn; None with a seed, or without noise.
+            state: The state.
+            params: The tables.
+            steps: T.
+            actor: Two hidden layers of 64 or 128 and the means, or logits: weights `[in, out]` and biases `[out]` each.
+            critic: The value's likewise, or None.
+            trunk: Two hidden layers that both share, which then have one layer each.
+            log_std: Logarithms of a Gaussian policy's deviations, float32 `[A]`; None where actions are choices.
+            activation: `"tanh"` or `"relu"`.
+            noise: False plays the means, or the likeliest choices.
+            seed: Of the noise, a number of the host; on a GPU alone.
+
+        Returns:
+            The state, and a `Rollout`.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+        """
+        check_how(steps, noise)
+        weights = Weights(actor, critic, trunk, log_std, activation)
+        space = self._action_spaces[0]
+        categorical = isinstance(space, Discrete)
+        inputs = self._observation_spaces[0].shape[0]
+        shape = weights.checked(inputs, self.num_actions, categorical)
+        if not self._devices or self._functions:
+            if seed is not None:
+                raise ValueError("seed: expected None where no policy is within the launch, got a number; give a key")
+            how = {"steps": steps, "noise": noise, "every": self._every, "stopped": _has_stopped}
+            key = jax.random.key(0) if key is None and not noise else key
+            played = lambda state, actions: self.step(None, state, actions, params)  # noqa: E731
+            return by_steps(played, state, self.observe(state), weights, key, how)
+        kind = (shape, steps, noise)
+        if kind not in self._inside:
+            self._inside[kind] = Inside(self._remake().core, *kind, self._devices)
+        words = seed_words(key, 0 if key is None and not noise and seed is None else seed)
+        return self._inside[kind].play(self._markets, state, params, weights, words)
+
+
+def _has_stopped(state: MarketState) -> jax.Array:
+    return (state.arrays["error"] & STOPPED) != 0

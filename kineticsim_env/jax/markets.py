@@ -125,13 +125,20 @@ class Markets:
         found = self._calls[ENV_STEP].state
         return {name: like for name, like in found.items() if name not in OF_SCENARIOS}
 
-    def _play(self, mode: int, state: MarketState, tables: Arrays) -> MarketState:
-        call, scenario = self._calls[mode], state.arrays["scenario"]
+    def played(
+        self, call: Call, state: MarketState, tables: Arrays, made: Arrays | None = None
+    ) -> tuple[MarketState, Arrays]:
+        """Return the state after a launch, and what it has made of further arrays that it writes to."""
+        scenario, made = state.arrays["scenario"], made or {}
         drawn = {name: tables[OF_SCENARIOS[name]] for name in OF_SCENARIOS if name in call.state}
         rows = {name: jnp.take(table, scenario, axis=0, mode="clip") for name, table in drawn.items()}
         own = {name: self._checked_lists(state.arrays[name]) for name in PRIVATE if name in call.state}
-        played = call(state.arrays | rows | own, tables)
-        return MarketState({name: array for name, array in played.items() if name not in drawn})
+        found = call(state.arrays | rows | own | made, tables)
+        results = {name: found.pop(name) for name in made}
+        return MarketState({name: array for name, array in found.items() if name not in drawn}), results
+
+    def _play(self, mode: int, state: MarketState, tables: Arrays) -> MarketState:
+        return self.played(self._calls[mode], state, tables)[0]
 
     def _checked_lists(self, lists: jax.Array) -> jax.Array:
         """Return lists of late markets (cuda/lane/deadlines.cuh) that lead nowhere else, whoever made them."""

@@ -46,7 +46,7 @@ def packed(networks: Sequence[NetworkPolicy]) -> torch.Tensor:
 
 
 def _parameters(network: NetworkPolicy) -> list[torch.Tensor]:
-    """Return all numbers of a network, in the order in which `_places` counts them, and a 0."""
+    """Return all numbers of a network, in the order in which `places_of` counts them, and a 0."""
     layers = network.linear_layers()
     bodies = [layers["actor"]] if network.shape.trunk else list(layers.values())
     found = [part for body in bodies for layer in body[:2] for part in (layer.weight, layer.bias)]
@@ -76,12 +76,12 @@ class _Layer:
 
 @functools.cache
 def _places_on(shape: NetworkShape, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    pieces, numbers = _places(shape)
+    pieces, numbers = places_of(shape)
     return pieces.to(device), numbers.to(device)
 
 
 @functools.cache
-def _places(shape: NetworkShape) -> tuple[torch.Tensor, torch.Tensor]:
+def places_of(shape: NetworkShape) -> tuple[torch.Tensor, torch.Tensor]:
     """Return where in `_parameters` the kernel's weights and its float32 numbers come from, int64 each."""
     hidden, bodies = shape.hidden, 1 if shape.trunk or not shape.has_critic else 2
     outputs = [shape.outputs] + [1] * shape.has_critic

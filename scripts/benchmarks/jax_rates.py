@@ -114,7 +114,7 @@ def rates(device: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def trainings(device: str, sizes: Mapping[str, int], seeds: int) -> dict[str, dict[str, Any]]:
+def trainings(device: Any, sizes: Mapping[str, Any], seeds: int) -> dict[str, dict[str, Any]]:
     """Return, of training in JAX and in torch, the scores of each seed on held-out episodes, and the best rate."""
     held_out = evaluation_env(EPISODES, engine=device)
     found: dict[str, dict[str, Any]] = {name: {"scores": [], "rates": []} for name in ("JAX", "torch")}

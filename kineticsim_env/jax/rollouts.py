@@ -1,0 +1,215 @@
+"""`Rollouts`: many decisions in one call, whose policy is within the launch on a GPU, with weights that are arrays.
+
+On a CPU, and where functions of a user's own come between, they are a scan of steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import torch
+
+from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.jax.calls import Arrays, Call, words_of
+from kineticsim_env.jax.markets import MarketParams, Markets, MarketState
+from kineticsim_env.policies import packing
+from kineticsim_env.policies.networks import ACTIVATIONS, HIDDEN, LOG_ROOT_2PI, MOST_INPUTS, NetworkShape
+from kineticsim_env.policies.rollouts import PolicyRollout
+from kineticsim_env.runtime.values import check_choice, check_count, check_flag
+
+Layers = Sequence[tuple[jax.Array, jax.Array]]  # weights [in, out] and biases [out]
+
+_ACTIVATED: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
+
+_RECORDED = ("log_prob", "value", "reward", "terminated", "truncated", "played")
+
+
+class Rollout(NamedTuple):
+    """T decisions of M markets; F numbers of an observation, A of an action.
+
+    Attributes:
+        observation: What the policy saw, float32 `[T, M, F]`.
+        action: What it chose: of a Gaussian policy float32 `[T, M, A]` as drawn, before it was cut to [-1, 1]; of a
+            categorical one int32 `[T, M]`.
+        log_prob: The logarithm of its probability or density, float32 `[T, M]`.
+        value: Values of the observations, float32 `[T, M]`; 0 without a critic.
+        reward: float32 `[T, M]`.
+        terminated: bool `[T, M]`.
+        truncated: bool `[T, M]`.
+        played: bool `[T, M]`: False where a market only began anew (NEXT_STEP autoreset), waited or had stopped.
+        final_observation: What was seen last before an episode was truncated, float32 `[R, M, F]`, of decision t in row
+            `t // every`; elsewhere 0. `every` is the horizon, `R = ceil(T / every)`.
+    """
+
+    observation: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    played: jax.Array
+    final_observation: jax.Array
+
+
+class Weights(NamedTuple):
+    """The layers of a policy, and perhaps its value network, of two hidden layers; see `NetworkPolicy`."""
+
+    actor: Layers
+    critic: Layers | None
+    trunk: Layers | None
+    log_std: jax.Array | None
+    activation: str
+
+    def checked(self, inputs: int, outputs: int, categorical: bool) -> NetworkShape:
+        """Return the shape, or raise ValueError naming what is not of a network for such observations and actions."""
+        check_choice("activation", self.activation, ACTIVATIONS)
+        if inputs > MOST_INPUTS:
+            raise ValueError(f"actor: expected observations of up to {MOST_INPUTS} numbers, got {inputs}")
+        if (self.log_std is None) != categorical:
+            wanted = "None, as actions are choices" if categorical else "an array, as actions are numbers"
+            raise ValueError(f"log_std: expected {wanted}, got {'None' if self.log_std is None else 'an array'}")
+        first = (self.actor if self.trunk is None else self.trunk)[0][0]
+        hidden = first.shape[1] if first.ndim == 2 else 0
+        if hidden not in HIDDEN:
+            raise ValueError(f"actor: expected a first layer [{inputs}, {HIDDEN[0]} or {HIDDEN[1]}], got {first.shape}")
+        body = [(inputs, hidden), (hidden, hidden)]
+        for name, part, count in (("actor", self.actor, outputs), ("critic", self.critic, 1), ("trunk", self.trunk, 0)):
+            if part is None:
+                continue
+            head = [(hidden, count)] if count else []
+            sizes = body if name == "trunk" else head if self.trunk is not None else body + head
+            found = [(weight.shape, bias.shape) for weight, bias in part]
+            if found != [(size, size[1:]) for size in sizes]:
+                raise ValueError(f"{name}: expected weights {sizes}, each with its biases, got {found}")
+        if self.log_std is not None and self.log_std.shape != (outputs,):
+            raise ValueError(f"log_std: expected [{outputs}], got {self.log_std.shape}")
+        kind = self.trunk is not None, self.critic is not None
+        return NetworkShape(inputs, hidden, self.activation, outputs, categorical, *kind)
+
+    def packed(self, shape: NetworkShape) -> jax.Array:
+        """Return the weights as the kernel takes them, int32 `[1, n]`: `packing.packed` of arrays."""
+        bodies = [self.actor, self.critic] if self.trunk is None else [self.trunk]
+        heads = [part[-1] for part in (self.actor, self.critic) if part is not None]
+        pairs = [pair for body in bodies if body is not None for pair in body[:2]] + heads
+        parts = [part for weight, bias in pairs for part in (weight.T, bias)]
+        parts += [] if self.log_std is None else [self.log_std]
+        flat = jnp.concatenate([*(part.astype(jnp.float32).reshape(-1) for part in parts), jnp.zeros(1)])
+        pieces, numbers = (places.numpy() for places in packing.places_of(shape))
+        products = flat[pieces].astype(jnp.bfloat16).reshape(-1, 2)
+        words = [jax.lax.bitcast_convert_type(each, jnp.int32) for each in (products, flat[numbers])]
+        return jnp.concatenate(words)[None]
+
+    def evaluated(self, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return means or logits, and values, of observations."""
+        activated = _ACTIVATED[self.activation]
+
+        def apply(layers: Layers | None) -> jax.Array:
+            if layers is None:
+                return jnp.zeros((*rows.shape[:-1], 1))
+            found = rows
+            for weight, bias in (self.trunk or layers)[:2]:
+                found = activated(found @ weight + bias)
+            weight, bias = layers[-1]
+            return found @ weight + bias
+
+        return apply(self.actor), apply(self.critic)[..., 0]
+
+
+class Inside:
+    """Rollouts of one network shape and length within a launch, as a function of arrays."""
+
+    def __init__(self, core: EnvCore, shape: NetworkShape, steps: int, noise: bool, devices: list[int]) -> None:
+        """Describe and compile one, of an environment of torch, which is not needed any more then."""
+        engine = core.simulator.engine
+        assert isinstance(engine, CudaEngine)
+        markets, every = core.simulator.num_markets, core.task.horizon
+        if "horizon" in core.live_task.values.names:
+            every = 1
+        empty = functools.partial(torch.empty, device="meta")
+        out = PolicyRollout.empty(shape, steps, markets, every=every, device="meta", dtype=torch.float32)
+        chosen = "choices" if shape.categorical else "actions"
+        width = () if shape.categorical else (max(core.task.action_form(role).size for role in core.roles),)
+        pieces, numbers = packing.places_of(shape)
+        fields: dict[str, Any] = {
+            "slots": 1, "stride": core.tensors["observation"].shape[-1], "every": every, "noise": int(noise),
+            "markets_per_network": markets, "rows": out.rows, "final_rows": out.final_rows, chosen: out.action,
+            "networks": empty((1, len(pieces) // 2 + len(numbers)), dtype=torch.int32),
+            "seed": empty(1, dtype=torch.int64),
+            **{name: getattr(out, name) for name in _RECORDED},
+        }  # fmt: skip
+        given = {chosen: empty((markets, len(core.roles), *width), dtype=out.action.dtype)}
+        kind = packing.definitions(shape, rows16=False)
+        said, shapes = engine.describe_rollout(kind, steps, core.auctions_per_step, fields, given, devices)
+        self._call, self._shape, self._chosen = Call(said, shapes), shape, chosen
+
+    def play(
+        self, markets: Markets, state: MarketState, params: MarketParams, weights: Weights, seed: jax.Array
+    ) -> tuple[MarketState, Rollout]:
+        """Return the state after the decisions, and what they were; `seed` is that of the noise, int32 `[1, 2]`."""
+        inputs = self._shape.inputs
+        made: Arrays = {
+            name: jnp.zeros(like.shape, like.dtype)
+            for name, like in self._call.state.items()
+            if name.startswith("rollout.") or name == self._chosen
+        }
+        for name in ("rollout.rows", "rollout.final_rows"):
+            made[name] = made[name].at[..., inputs].set(1.0)
+        tables = {**params.tables, "rollout.networks": weights.packed(self._shape), "rollout.seed": seed}
+        state, found = markets.played(self._call, state, tables, made)
+        action = found[f"rollout.{self._chosen}"]
+        return state, Rollout(
+            observation=found["rollout.rows"][..., :inputs],
+            action=action[..., 0] if self._shape.categorical else action,
+            final_observation=found["rollout.final_rows"][..., :inputs],
+            **{name: found[f"rollout.{name}"] for name in _RECORDED},
+        )
+
+
+def by_steps(
+    step: Callable[..., Any], state: Any, observation: jax.Array, weights: Weights, key: Any, how: Mapping[str, Any]
+) -> tuple[Any, Rollout]:
+    """Play the same step by step, with noise of `jax.random`."""
+    steps, every, noise = how["steps"], how["every"], how["noise"]
+
+    def decide(carry: tuple[Any, jax.Array], key: Any) -> tuple[tuple[Any, jax.Array], Any]:
+        state, observation = carry
+        outputs, value = weights.evaluated(observation)
+        if weights.log_std is None:
+            action = jnp.argmax(outputs + (jax.random.gumbel(key, outputs.shape) if noise else 0.0), axis=-1)
+            action = action.astype(jnp.int32)
+            log_prob = jnp.take_along_axis(jax.nn.log_softmax(outputs), action[:, None], axis=1)[:, 0]
+            played = action
+        else:
+            drawn = jax.random.normal(key, outputs.shape) if noise else jnp.zeros_like(outputs)
+            action = outputs + jnp.exp(weights.log_std) * drawn
+            log_prob = jnp.sum(-0.5 * drawn**2 - weights.log_std - LOG_ROOT_2PI, axis=-1)
+            played = jnp.clip(action, -1.0, 1.0)
+        plays = ~(state.arrays["done"] | how["stopped"](state))
+        following, state, reward, _, info = step(state, played)
+        ends = (info["terminated"], info["truncated"])
+        final = jnp.where((ends[1] & plays)[:, None], info.get("final_obs", following), 0.0)
+        return (state, following), ((observation, action, log_prob, value, reward, *ends, plays), final)
+
+    (state, _), (found, final) = jax.lax.scan(decide, (state, observation), jax.random.split(key, steps))
+    rows = -(-steps // every)
+    final = jnp.pad(final, ((0, rows * every - steps), (0, 0), (0, 0)))
+    # At most one of them is not 0.
+    return state, Rollout(*found, final.reshape(rows, every, *final.shape[1:]).sum(axis=1))
+
+
+def check_how(steps: Any, noise: Any) -> None:
+    """Refuse, by name, what no rollout can be of."""
+    check_count("steps", steps, 1), check_flag("noise", noise)
+
+
+def seed_words(key: Any, seed: Any) -> jax.Array:
+    """Return the seed of noise as words, int32 `[1, 2]`: of the host, or drawn by a key."""
+    if seed is not None:
+        return jnp.asarray(words_of([seed]))
+    return jax.lax.bitcast_convert_type(jax.random.bits(key, (1, 2), jnp.uint32), jnp.int32)
