@@ -166,7 +166,7 @@ def test_arrays_are_looked_at_when_a_launch_plays():
     arrays = list(state.arrays.values())
     with pytest.raises(Exception, match=r"market launch: expected \d+ arrays, got 1"):
         jax.block_until_ready(jax.ffi.ffi_call(calls._TARGET, shapes, vmap_method="sequential")(arrays[0], launch=name))
-    tables = [*params.tables.values(), jnp.zeros(3)]
+    tables = [*env._markets.tables.values(), *params.bank.values(), jnp.zeros(3)]
     with pytest.raises(Exception, match=r"market launch: (expected as array|the result of array)"):
         jax.block_until_ready(
             jax.ffi.ffi_call(calls._TARGET, shapes, vmap_method="sequential")(*arrays, *tables, launch=name)
@@ -174,10 +174,21 @@ def test_arrays_are_looked_at_when_a_launch_plays():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("id", [IDS[0], IDS[1], MANY])
-def test_any_bits_of_a_state_play(id, device):
-    """A state is a tree of arrays that anyone can make: no numbers in it lead a launch elsewhere."""
-    env, params = made(device, id)
+@pytest.mark.parametrize(
+    ("id", "settings"),
+    [
+        (IDS[0], {}),
+        (IDS[1], {}),
+        (MANY, {}),
+        (IDS[0], {"preset": "btcusd"}),
+        (IDS[0], {"randomise": {"max_order_qty": (2, 6)}, "num_scenarios": 5}),
+        (IDS[1], {"preset": "paper", "warmup": 10, "block_qty": [5, 6, 7, 8]}),
+    ],
+    ids=str,
+)
+def test_any_bits_of_a_state_play(id, settings, device):
+    """States and warm starts are trees of arrays that anyone can make: no numbers in them lead a launch elsewhere."""
+    env, params = made(device, id, **settings)
     _, state = env.reset(None, params, seed=3)
     generator, step = np.random.default_rng(5), jax.jit(env.step)
     if id == MANY:
@@ -185,15 +196,18 @@ def test_any_bits_of_a_state_play(id, device):
     else:
         action = jnp.zeros((MARKETS, *env.action_space().shape))
     for number in range(60):
-        strange = {}
-        for name, array in state.arrays.items():
-            if generator.random() < (0.1 if number % 2 else 0.9):
-                raw = generator.integers(0, 256, array.nbytes, np.uint8)
-                raw = raw & 1 if array.dtype == bool else raw if number % 3 else raw * (generator.random() < 0.5)
-                strange[name] = jnp.asarray(raw.astype(np.uint8).view(array.dtype).reshape(array.shape))
-        jax.block_until_ready(step(None, state.replace(**strange), action, params))
+        chance = 0.1 if number % 2 else 0.9
+
+        def strange(array, number=number, chance=chance):
+            if generator.random() > chance:
+                return array
+            raw = generator.integers(0, 256, array.nbytes, np.uint8)
+            raw = raw & 1 if array.dtype == bool else raw if number % 3 else raw * (generator.random() < 0.5)
+            return jnp.asarray(raw.astype(np.uint8).view(array.dtype).reshape(array.shape))
+
+        jax.block_until_ready(step(None, jax.tree.map(strange, state), action, jax.tree.map(strange, params)))
     zero = jax.tree.map(jnp.zeros_like, state)
-    jax.block_until_ready(step(None, zero, action, params))
+    jax.block_until_ready(step(None, zero, action, jax.tree.map(jnp.zeros_like, params)))
     first, again = (jax.tree.leaves(step(None, state, action, params)) for _ in range(2))
     assert all(
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(map(np.asarray, first), again, strict=True)

@@ -28,7 +28,7 @@ class BaseJaxEnv:
         name: Its id.
         num_envs: M, the markets of one call.
         num_scenarios: How many scenarios there are, 0 for none.
-        default_params: The tables that `make` returned.
+        default_params: The `params` that `make` returned.
     """
 
     def __init__(self, name: str, made: BaseMarketEnv, devices: list[int], how: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ class BaseJaxEnv:
         Args:
             state: The state.
             mask: bool `[M]`, the markets.
-            params: The tables.
+            params: Those that `make` returned.
             scenario: The scenarios of these episodes, a whole number or int32 `[M]`, -1 where one is drawn; None draws
                 all. Numbers beyond the last scenario are the last.
 
@@ -183,7 +183,7 @@ class MarketEnv(BaseJaxEnv):
 
         Args:
             key: A key of `jax.random`, of which a seed is drawn; None with a seed.
-            params: The tables.
+            params: Those that `make` returned.
             seed: None, or a number of the host: an int s seeds market m with s + m, or one int per market, as
                 `reset(seed=...)` of environments of torch.
 
@@ -202,7 +202,7 @@ class MarketEnv(BaseJaxEnv):
             key: Not looked at: markets draw from streams of their own.
             state: The state; where it is donated it is changed in place.
             action: float32 `[M, A]` in [-1, 1], clamped to it, or whole numbers `[M]`.
-            params: The tables.
+            params: Those that `make` returned.
 
         Returns:
             Observations float32 `[M, F]`; the state; rewards float32 `[M]`; whether episodes ended, bool `[M]`; and
@@ -248,7 +248,7 @@ class MarketEnv(BaseJaxEnv):
         Args:
             key: Of which the noise's seed is drawn; None with a seed, or without noise.
             state: The state.
-            params: The tables.
+            params: Those that `make` returned.
             steps: T.
             actor: Two hidden layers of 64 or 128 and the means, or logits: weights `[in, out]` and biases `[out]` each.
             critic: The value's likewise, or None.

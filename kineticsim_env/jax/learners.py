@@ -59,7 +59,7 @@ class ManyLearnersEnv(BaseJaxEnv):
             key: Not looked at.
             state: The state.
             actions: By agent float32 `[M, A]` in [-1, 1], clamped to it, or whole numbers `[M]`.
-            params: The tables.
+            params: Those that `make` returned.
 
         Returns:
             By agent: observations float32 `[M, F]`; the state; rewards float32 `[M]`; whether an agent's episode ended,

@@ -39,7 +39,7 @@ def make(id: str, num_envs: int = 1, *, device: str | None = None, **arguments: 
             programs (`ks.policy`).
 
     Returns:
-        The environment, and the tables that its markets read, which `reset` and `step` take as `params`.
+        The environment, and its `params`, which `reset` and `step` take.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.

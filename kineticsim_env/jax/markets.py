@@ -67,13 +67,15 @@ class MarketState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class MarketParams:
-    """The tables that markets read, a pytree: their parameters, scenarios, warm starts, flows.
+    """What episodes begin from, a pytree that `make` fills.
 
-    `make` fills them; they belong to its environment, and are not looked at again.
+    Attributes:
+        bank: Warm starts, by their names in `struct Launch`.
+        opening: Settings of the task that differ, as states begin with them.
     """
 
-    tables: Arrays
-    opening: Arrays  # settings of the task that differ, as states begin with them
+    bank: Arrays
+    opening: Arrays
 
 
 class Markets:
@@ -84,7 +86,9 @@ class Markets:
         slots: K.
         discrete: Whether actions are choices.
         width: Numbers of a slot's row of actions.
-        params: The tables, with arrays on the device.
+        params: What `make` returns.
+        tables: What programs have within them: parameters of markets, scenarios, flows. They say how long loops are and
+            where rows lie, so nobody gives others.
         num_scenarios: How many there are, 0 for none.
     """
 
@@ -104,9 +108,10 @@ class Markets:
             asked["reset_scenario"] = torch.zeros(self.num_envs, dtype=torch.int32)
         said = engine.describe(ENV_STEP, core.auctions_per_step)
         opening = {name: said.state[name] for name in ("task_values",) if name in said.state}
-        self.params = MarketParams(
-            *({name: self.placed(array_of(one)) for name, one in part.items()} for part in (said.tables, opening))
-        )
+        bank = {name: table for name, table in said.tables.items() if name.startswith("bank_")}
+        parts = ({name: self.placed(array_of(one)) for name, one in part.items()} for part in (bank, opening))
+        self.params = MarketParams(*parts)
+        self.tables = {name: self.placed(array_of(one)) for name, one in said.tables.items() if name not in bank}
         calls = {ENV_STEP: {self.input: given}, ENV_RESET: asked, ENV_RESTART: {}}
         self._calls: dict[int, Call] = {}
         for mode, further in calls.items():
@@ -129,7 +134,7 @@ class Markets:
         self, call: Call, state: MarketState, tables: Arrays, made: Arrays | None = None
     ) -> tuple[MarketState, Arrays]:
         """Return the state after a launch, and what it has made of further arrays that it writes to."""
-        scenario, made = state.arrays["scenario"], made or {}
+        scenario, made, tables = state.arrays["scenario"], made or {}, {**self.tables, **tables}
         drawn = {name: tables[OF_SCENARIOS[name]] for name in OF_SCENARIOS if name in call.state}
         rows = {name: jnp.take(table, scenario, axis=0, mode="clip") for name, table in drawn.items()}
         own = {name: self._checked_lists(state.arrays[name]) for name in PRIVATE if name in call.state}
@@ -159,7 +164,7 @@ class Markets:
         self, state: MarketState, mask: jax.Array, params: MarketParams, scenario: jax.Array | None
     ) -> MarketState:
         """Begin the next episodes of markets in a mask, bool `[M]`, of drawn scenarios or of these, int32 `[M]`."""
-        tables = {**params.tables, "reset_mask": mask}
+        tables = {**params.bank, "reset_mask": mask}
         if self.num_scenarios:
             drawn = jnp.full(self.num_envs, -1, jnp.int32)
             tables["reset_scenario"] = drawn if scenario is None else scenario
@@ -169,11 +174,11 @@ class Markets:
     def step(self, state: MarketState, actions: jax.Array, params: MarketParams) -> MarketState:
         """Play one decision of actions, float32 `[M, K, width]`, or choices, int32 `[M, K]`."""
         given = _wide(actions) if self.discrete else actions
-        return self._play(ENV_STEP, state, {**params.tables, self.input: given})
+        return self._play(ENV_STEP, state, {**params.bank, self.input: given})
 
     def restart(self, state: MarketState, params: MarketParams) -> MarketState:
         """Begin the next episodes of markets whose last ones have ended."""
-        return self._play(ENV_RESTART, state, params.tables)
+        return self._play(ENV_RESTART, state, params.bank)
 
 
 def _wide(numbers: jax.Array) -> jax.Array:

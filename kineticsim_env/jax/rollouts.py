@@ -160,7 +160,7 @@ class Inside:
         }
         for name in ("rollout.rows", "rollout.final_rows"):
             made[name] = made[name].at[..., inputs].set(1.0)
-        tables = {**params.tables, "rollout.networks": weights.packed(self._shape), "rollout.seed": seed}
+        tables = {**params.bank, "rollout.networks": weights.packed(self._shape), "rollout.seed": seed}
         state, found = markets.played(self._call, state, tables, made)
         action = found[f"rollout.{self._chosen}"]
         return state, Rollout(

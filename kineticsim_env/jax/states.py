@@ -42,7 +42,8 @@ def loaded(core: EnvCore, markets: Markets) -> MarketState:
     """
     said = _described(core)
     rows = _rows_of_scenarios(said)
-    others = [name for name, table in said.tables.items() if (array_of(table) != markets.params.tables[name]).any()]
+    tables = {**markets.tables, **markets.params.bank}
+    others = [name for name, table in said.tables.items() if (array_of(table) != tables[name]).any()]
     others += [name for name, row in rows.items() if not torch.equal(said.state[name], row)]
     if others:
         raise ValueError(f"saved: expected a state of this environment's scenarios, got one of another {others[0]}")
