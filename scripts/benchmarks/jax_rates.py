@@ -132,6 +132,7 @@ def trainings(device: Any, sizes: Mapping[str, Any], seeds: int) -> dict[str, di
             ppo_jax.ID, num_envs=args.num_envs, output="torch", copy=False, engine=device, **args.market()
         )
         networks = ppo_fast.networks_for(args, envs)
+        envs.reset(seed=0)
         trainer, few = Trainer(args, envs, networks), evaluation_env(64, engine=device, **args.market())
         trainer.prepare()
         for seed in range(1, seeds + 1):
