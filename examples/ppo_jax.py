@@ -11,6 +11,7 @@ the host only counts its calls. At the end the learned maker plays held-out epis
 
 import dataclasses
 import functools
+import math
 import time
 from typing import Any, Literal, NamedTuple
 
@@ -45,7 +46,7 @@ class Args:
     learning_rate: float = 1e-3  # of Adam, falling linearly to a tenth over training
     gamma: float = 0.0  # discount per decision; 0 takes 0.97 in call auctions and 0.99 under continuous trading
     gae_lambda: float = 0.9  # of generalised advantage estimation
-    num_minibatches: int = 4  # minibatches per epoch, each of some markets
+    num_minibatches: int = 4  # minibatches per epoch
     update_epochs: int = 4  # passes over each rollout
     clip_coef: float = 0.2  # how far the policy's probability ratio may move
     vf_coef: float = 0.5  # weight of the value loss
@@ -54,7 +55,7 @@ class Args:
     initial_std: float = 0.4  # standard deviation of the policy's actions at the start
     reward_scale: float = 50.0  # rewards are divided by this, so that values are of the order of one
     eval_envs: int = 2048  # held-out episodes of the final comparison
-    calls: int = 20  # of the program, over all of training; each plays as many updates
+    calls: int = 20  # of the program over all of training, about; each plays as many updates
 
     def filled(self) -> "Args":
         """Return the arguments with what depends on the device and the market."""
@@ -67,9 +68,11 @@ class Args:
         )
 
     @property
-    def updates(self) -> int:
-        """Updates of each call of the program."""
-        return max(1, self.total_steps // (self.num_envs * self.num_steps * self.calls))
+    def updates(self) -> tuple[int, int]:
+        """Calls of the program, and updates of each."""
+        updates = max(1, self.total_steps // (self.num_envs * self.num_steps))
+        each = max(1, round(updates / self.calls))
+        return updates // each, each
 
 
 class Networks(NamedTuple):
@@ -96,7 +99,6 @@ class Learner(NamedTuple):
 
     networks: Networks
     optimizer: Any
-    observation: jax.Array
     state: ks.jax.MarketState
     key: jax.Array
 
@@ -135,24 +137,18 @@ def log_prob_of(networks: Networks, observation: jax.Array, action: jax.Array) -
 
 
 def play(args: Args, env: Any, params: Any, learner: Learner) -> tuple[Learner, Decisions]:
-    """Play `num_steps` decisions in every market."""
-    networks = learner.networks
-
-    def decide(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], Decisions]:
-        observation, state = carry
-        mean = apply(networks.actor, observation)
-        action = mean + jnp.exp(networks.log_std) * jax.random.normal(key, mean.shape)
-        clipped = jnp.clip(action, -1.0, 1.0)
-        following, state, reward, done, info = env.step(None, state, clipped, params)
-        # A truncated episode would have gone on: the rest is worth the value of its last observation.
-        reward = reward + args.gamma * info["truncated"] * value_of(networks, info["final_obs"])
-        told = log_prob_of(networks, observation, action), value_of(networks, observation)
-        return (following, state), Decisions(observation, action, *told, reward, 1.0 - done)
-
-    key, noise = jax.random.split(learner.key)
-    keys = jax.random.split(noise, args.num_steps)
-    (observation, state), decisions = jax.lax.scan(decide, (learner.observation, learner.state), keys)
-    return learner._replace(observation=observation, state=state, key=key), decisions
+    """Play `num_steps` decisions in every market, on a GPU in one launch with the policy inside."""
+    networks, (key, noise) = learner.networks, jax.random.split(learner.key)
+    given = {"actor": networks.actor, "log_std": networks.log_std, "steps": args.num_steps}
+    state, played = env.rollout(noise, learner.state, params, **given)
+    # A truncated episode would have gone on: the rest is worth the value of its last observation.
+    rest = value_of(networks, played.final_observation)[played.row]
+    reward = played.reward + args.gamma * played.truncated * rest
+    going_on = 1.0 - (played.terminated | played.truncated)
+    # Anew, as the launch has products of bfloat16 numbers.
+    told = log_prob_of(networks, played.observation, played.action), value_of(networks, played.observation)
+    decisions = Decisions(played.observation, played.action, *told, reward, going_on)
+    return learner._replace(state=state, key=key), decisions
 
 
 def advantages(args: Args, decisions: Decisions, last_value: jax.Array) -> jax.Array:
@@ -178,7 +174,7 @@ def loss_of(args: Args, networks: Networks, decisions: Decisions, gain: jax.Arra
 
 def optimizer_of(args: Args) -> optax.GradientTransformation:
     """Return Adam, of clipped gradients, with a learning rate that falls to a tenth."""
-    steps = args.calls * args.updates * args.update_epochs * args.num_minibatches
+    steps = math.prod(args.updates) * args.update_epochs * args.num_minibatches
     rate = optax.linear_schedule(args.learning_rate, 0.1 * args.learning_rate, steps)
     return optax.chain(optax.clip_by_global_norm(args.max_grad_norm), optax.adam(rate, eps=1e-5))
 
@@ -187,20 +183,22 @@ def update(args: Args, env: Any, params: Any, learner: Learner) -> tuple[Learner
     """Play, and improve the networks on what was played; also return the mean reward of a decision."""
     optimizer = optimizer_of(args)
     learner, decisions = play(args, env, params, learner)
-    gain = advantages(args, decisions, value_of(learner.networks, learner.observation))
+    gain = advantages(args, decisions, value_of(learner.networks, env.observe(learner.state)))
     target = gain + decisions.value
     gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-    batch = (decisions, gain, target)
+    block = math.gcd(64, args.num_envs)  # neighbouring markets at a time, which lie together in memory
+    batch = jax.tree.map(lambda one: one.reshape(-1, block, *one.shape[2:]), (decisions, gain, target))
 
-    def improve(carry: tuple[Any, Any], markets: jax.Array) -> tuple[tuple[Any, Any], None]:
+    def improve(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], None]:
         networks, moments = carry
-        part = jax.tree.map(lambda one: jnp.take(one, markets, axis=1), batch)
+        part = jax.tree.map(lambda one: one[chosen].reshape(-1, *one.shape[2:]), batch)
         gradient = jax.grad(functools.partial(loss_of, args))(networks, *part)
         changes, moments = optimizer.update(gradient, moments, networks)
         return (optax.apply_updates(networks, changes), moments), None
 
     key, *orders = jax.random.split(learner.key, 1 + args.update_epochs)
-    shuffled = [jax.random.permutation(one, args.num_envs).reshape(args.num_minibatches, -1) for one in orders]
+    blocks = args.num_steps * args.num_envs // block
+    shuffled = [jax.random.permutation(one, blocks).reshape(args.num_minibatches, -1) for one in orders]
     carry, _ = jax.lax.scan(improve, (learner.networks, learner.optimizer), jnp.concatenate(shuffled))
     return learner._replace(networks=carry[0], optimizer=carry[1], key=key), decisions.reward.mean()
 
@@ -210,22 +208,23 @@ def train(args: Args, progress: bool = True) -> tuple[Networks, float]:
     env, params = ks.jax.make(ID, args.num_envs, device=args.device, preset=args.preset, reward_scale=args.reward_scale)
     key, first = jax.random.split(jax.random.key(args.seed))
     networks = make_networks(args, first, env.observation_space(params).shape[0], env.num_actions)
-    observation, state = env.reset(None, params, seed=ks.run_seed(args.seed))
-    learner = Learner(networks, optimizer_of(args).init(networks), observation, state, key)
+    _, state = env.reset(None, params, seed=ks.run_seed(args.seed))
+    learner = Learner(networks, optimizer_of(args).init(networks), state, key)
+    calls, updates = args.updates
 
     @functools.partial(jax.jit, donate_argnums=0)
     def program(learner: Learner, params: Any) -> tuple[Learner, jax.Array]:
-        return jax.lax.scan(lambda one, _: update(args, env, params, one), learner, None, length=args.updates)
+        return jax.lax.scan(lambda one, _: update(args, env, params, one), learner, None, length=updates)
 
-    steps, began = args.updates * args.num_envs * args.num_steps, 0.0
-    with tqdm(total=args.calls * steps, unit="step", unit_scale=True, disable=None if progress else True) as bar:
-        for call in range(args.calls):
+    steps, began = updates * args.num_envs * args.num_steps, 0.0
+    with tqdm(total=calls * steps, unit="step", unit_scale=True, disable=None if progress else True) as bar:
+        for call in range(calls):
             learner, rewards = program(learner, params)
             bar.set_postfix_str(f"reward per decision {args.reward_scale * float(rewards.mean()):.2f} ticks")  # waits
             bar.update(steps)
             began = began if call else time.perf_counter()
     ks.jax.check(learner.state)
-    return learner.networks, steps * (args.calls - 1) / max(time.perf_counter() - began, 1e-9)
+    return learner.networks, steps * (calls - 1) / max(time.perf_counter() - began, 1e-9)
 
 
 def policy_of(networks: Networks, device: Any = "cpu") -> ks.NetworkPolicy:
@@ -246,7 +245,8 @@ def policy_of(networks: Networks, device: Any = "cpu") -> ks.NetworkPolicy:
 def main(args: Args) -> dict[str, float]:
     """Train and compare; returns the mean liquidated PnL of each policy on held-out episodes, in ticks."""
     args = args.filled()
-    print(f"training in {args.num_envs} markets on {args.device}, {args.updates} updates in each of {args.calls} calls")
+    calls, updates = args.updates
+    print(f"training in {args.num_envs} markets on {args.device}, {updates} updates in each of {calls} calls")
     networks, rate = train(args)
     engine = {"cpu": "cpu", "cuda": "cuda"}[args.device]
     held_out = evaluation_env(args.eval_envs, preset=args.preset, reward_scale=args.reward_scale, engine=engine)

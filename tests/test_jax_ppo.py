@@ -43,10 +43,10 @@ def test_a_truncated_episode_is_worth_what_was_seen_last():
     args = dataclasses.replace(ppo_jax.Args(**SMALL).filled(), num_steps=12)
     env, params = ks.jax.make(ppo_jax.ID, 32, device="cpu", preset="paper", horizon=5, reward_scale=50.0)
     networks = ppo_jax.make_networks(args, jax.random.key(0), env.observation_space(params).shape[0], 4)
-    observation, state = env.reset(None, params, seed=1)
-    learner = ppo_jax.Learner(networks, None, observation, state, jax.random.key(1))
+    seen, state = env.reset(None, params, seed=1)
+    learner = ppo_jax.Learner(networks, None, state, jax.random.key(1))
     _, decisions = jax.jit(lambda one: ppo_jax.play(args, env, params, one))(learner)
-    seen, cut, step = observation, 0, jax.jit(env.step)
+    cut, step = 0, jax.jit(env.step)
     for t in range(12):
         assert np.array_equal(seen, decisions.observation[t])
         action = jnp.clip(decisions.action[t], -1, 1)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 
 from kineticsim_env.engines.cuda import CudaEngine
@@ -42,8 +43,9 @@ class Rollout(NamedTuple):
         terminated: bool `[T, M]`.
         truncated: bool `[T, M]`.
         played: bool `[T, M]`: False where a market only began anew (NEXT_STEP autoreset), waited or had stopped.
-        final_observation: What was seen last before an episode was truncated, float32 `[R, M, F]`, of decision t in row
-            `t // every`; elsewhere 0. `every` is the horizon, `R = ceil(T / every)`.
+        final_observation: What was seen last before an episode was truncated, float32 `[R, M, F]`; elsewhere 0. R is T
+            by the horizon, rounded up.
+        row: Of each decision, in which of these rows that is, int32 `[T]`.
     """
 
     observation: jax.Array
@@ -55,6 +57,7 @@ class Rollout(NamedTuple):
     truncated: jax.Array
     played: jax.Array
     final_observation: jax.Array
+    row: jax.Array
 
 
 class Weights(NamedTuple):
@@ -147,6 +150,7 @@ class Inside:
         kind = packing.definitions(shape, rows16=False)
         said, shapes = engine.describe_rollout(kind, steps, core.auctions_per_step, fields, given, devices)
         self._call, self._shape, self._chosen = Call(said, shapes), shape, chosen
+        self._row = _rows(steps, every)
 
     def play(
         self, markets: Markets, state: MarketState, params: MarketParams, weights: Weights, seed: jax.Array
@@ -167,6 +171,7 @@ class Inside:
             observation=found["rollout.rows"][..., :inputs],
             action=action[..., 0] if self._shape.categorical else action,
             final_observation=found["rollout.final_rows"][..., :inputs],
+            row=jnp.asarray(self._row),
             **{name: found[f"rollout.{name}"] for name in _RECORDED},
         )
 
@@ -197,10 +202,13 @@ def by_steps(
         return (state, following), ((observation, action, log_prob, value, reward, *ends, plays), final)
 
     (state, _), (found, final) = jax.lax.scan(decide, (state, observation), jax.random.split(key, steps))
-    rows = -(-steps // every)
-    final = jnp.pad(final, ((0, rows * every - steps), (0, 0), (0, 0)))
-    # At most one of them is not 0.
-    return state, Rollout(*found, final.reshape(rows, every, *final.shape[1:]).sum(axis=1))
+    row = jnp.asarray(_rows(steps, every))
+    # Of the decisions of a row at most one is not 0.
+    return state, Rollout(*found, jax.ops.segment_sum(final, row, -(-steps // every)), row)
+
+
+def _rows(steps: int, every: int) -> np.ndarray:
+    return (np.arange(steps) // every).astype(np.int32)
 
 
 def check_how(steps: Any, noise: Any) -> None:
