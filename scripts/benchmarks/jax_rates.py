@@ -170,7 +170,7 @@ def body(record: Mapping[str, Any]) -> str:
     learned = []
     for name, of in record["trainings"].items():
         score = plus_minus(confidence_interval(np.array(of["scores"])))
-        example = {"JAX": "`ppo_jax.py`", "torch": "`ppo_fast.py`, its update fused"}[name]
+        example = {"JAX": "`examples/ppo_jax.py`", "torch": "`examples/ppo_fast.py`, its update fused"}[name]
         learned.append([f"{name}, {example}", score, f"{max(of['rates']) / 1e6:,.1f} M"])
     scores = wrapped(
         f"PPO of the maker: {sizes['total_steps'] / 1e6:,.0f} M decisions in {sizes['num_envs']:,} markets, "
