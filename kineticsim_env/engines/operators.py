@@ -64,7 +64,10 @@ class Description(NamedTuple):
     def launcher(self, further: Mapping[str, torch.Tensor] = {}) -> Any:
         """Return the `struct Launcher`, with `further` tensors behind those that are read."""
         tensors = {**self.state, **self.tables, **further}
-        assert len(tensors) <= _MOST_TENSORS
+        if len(tensors) > _MOST_TENSORS:
+            raise ValueError(
+                f"launch: expected up to {_MOST_TENSORS} tensors, got {len(tensors)}: {', '.join(tensors)}"
+            )
         struct = _Struct(num_state=len(self.state), num_tables=len(self.tables), **self.shape)
         for place, (name, tensor) in enumerate(tensors.items()):
             outer, _, inner = name.rpartition(".")  # "rollout.reward" is within another struct
