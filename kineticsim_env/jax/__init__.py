@@ -9,6 +9,7 @@ from kineticsim_env.jax.env import MarketEnv
 from kineticsim_env.jax.learners import ManyLearnersEnv
 from kineticsim_env.jax.making import make
 from kineticsim_env.jax.markets import MarketParams, MarketState
+from kineticsim_env.jax.rollouts import Rollout
 from kineticsim_env.jax.states import check
 
-__all__ = ["ManyLearnersEnv", "MarketEnv", "MarketParams", "MarketState", "check", "make"]
+__all__ = ["ManyLearnersEnv", "MarketEnv", "MarketParams", "MarketState", "Rollout", "check", "make"]

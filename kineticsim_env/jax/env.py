@@ -241,9 +241,9 @@ class MarketEnv(BaseJaxEnv):
         """Play decisions of a network in one call: on a GPU in one launch, with the policy within it.
 
         Markets are to the bit what they are when `step` is given the recorded actions, cut to [-1, 1]. On a GPU
-        products are of bfloat16 numbers and noise is the hash that `kineticsim_env.rollout` has: the same bits for the
-        same weights and seed. On a CPU, and with functions of a user's own, it is a scan of steps in float32, with
-        noise of `jax.random`. docs/rollouts.md says more.
+        products are of bfloat16 numbers; on a CPU, and with functions of a user's own, it is a scan of steps, in
+        float32. Noise is the hash that `kineticsim_env.rollout` has: for the same weights and seed there are that one's
+        bits on a GPU, and on a CPU its numbers but for the rounding of float32. docs/rollouts.md says more.
 
         Args:
             key: Of which the noise's seed is drawn; None with a seed, or without noise.
@@ -256,7 +256,7 @@ class MarketEnv(BaseJaxEnv):
             log_std: Logarithms of a Gaussian policy's deviations, float32 `[A]`; None where actions are choices.
             activation: `"tanh"` or `"relu"`.
             noise: False plays the means, or the likeliest choices.
-            seed: Of the noise, a number of the host; on a GPU alone.
+            seed: Of the noise, a number of the host of 64 bits, signed; it is taken rather than a key.
 
         Returns:
             The state, and a `Rollout`.
@@ -265,22 +265,18 @@ class MarketEnv(BaseJaxEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         check_how(steps, noise)
-        weights = Weights(actor, critic, trunk, log_std, activation)
+        weights, words = Weights.of(actor, critic, trunk, log_std, activation), seed_words(key, seed, noise)
         space = self._action_spaces[0]
         categorical = isinstance(space, Discrete)
         inputs = self._observation_spaces[0].shape[0]
         shape = weights.checked(inputs, self.num_actions, categorical)
         if not self._devices or self._functions:
-            if seed is not None:
-                raise ValueError("seed: expected None where no policy is within the launch, got a number; give a key")
             how = {"steps": steps, "noise": noise, "every": self._every, "stopped": _has_stopped}
-            key = jax.random.key(0) if key is None and not noise else key
             played = lambda state, actions: self.step(None, state, actions, params)  # noqa: E731
-            return by_steps(played, state, self.observe(state), weights, key, how)
+            return by_steps(played, state, self.observe(state), weights, words, how)
         kind = (shape, steps, noise)
         if kind not in self._inside:
             self._inside[kind] = Inside(self._remake().core, *kind, self._devices)
-        words = seed_words(key, 0 if key is None and not noise and seed is None else seed)
         return self._inside[kind].play(self._markets, state, params, weights, words)
 
 
