@@ -208,7 +208,8 @@ def test_numbers_are_of_32_bits_whatever_jax_has():
     [
         {},
         {"preset": "paper"},
-        {"preset": "news", "autoreset_mode": MODES[1]},
+        {"preset": "paper", "autoreset_mode": MODES[2]},
+        {"preset": "news", "autoreset_mode": MODES[0]},
         {"preset": "news", "decide": "fill", "account_info": True},
         {"preset": "btcusd"},
         {"preset": "btcusd", "randomise": {"fee": (0, 2)}, "autoreset_mode": MODES[2]},
