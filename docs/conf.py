@@ -32,7 +32,7 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "tutorials"]
 nitpicky = True
 # The site is built without a network, so other projects' names are not links.
-_OTHERS = "torch|numpy|np|pandas|pathlib|Path|datetime|gymnasium|gym|pettingzoo|collections|typing|Any|optional"
+_OTHERS = "torch|jax|numpy|np|pandas|pathlib|Path|datetime|gymnasium|gym|pettingzoo|collections|typing|Any|optional"
 nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\b.*")]
 default_role = "py:name"
 highlight_language = "text"

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import torch
 
 from kineticsim_env.engines.live import STOPPED
-from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.jax import states
 from kineticsim_env.jax.calls import words_of
 from kineticsim_env.jax.functions import Functions
@@ -31,12 +30,12 @@ class BaseJaxEnv:
         default_params: The `params` that `make` returned.
     """
 
-    def __init__(self, name: str, made: BaseMarketEnv, devices: list[int], how: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, made: Any, devices: list[int], how: Mapping[str, Any]) -> None:
         """Take what an environment of torch is.
 
         Args:
             name: The id.
-            made: The environment, which leaves ended episodes to this one if `restarts`.
+            made: The environment of torch, which leaves ended episodes to this one if `restarts`.
             devices: The GPUs that programs may run on; none on the host.
             how: `own`, the functions, or None; `restarts`, whether episodes begin in the step that ends them;
                 `account_info`; `remake`, which returns the like of `made`.
