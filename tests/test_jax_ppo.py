@@ -38,6 +38,7 @@ def test_advantages_are_those_of_a_loop():
     assert np.allclose(ppo_jax.advantages(args, decisions, jnp.asarray(last)), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_truncated_episode_is_worth_what_was_seen_last():
     """Rewards of the batch have the value of the last observation where an episode was cut, and only there."""
     args = dataclasses.replace(ppo_jax.Args(**SMALL).filled(), num_steps=12)
@@ -100,6 +101,7 @@ def test_the_policy_is_the_same_in_torch():
     assert np.allclose(ppo_jax.value_of(networks, rows), values.detach(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_compares(capsys):
     found = ppo_jax.main(ppo_jax.Args(**SMALL, total_steps=2_000, eval_envs=16))
     assert set(found) == {"PPO (learned)", "fixed spread", "steps per second"}

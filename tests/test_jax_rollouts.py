@@ -65,7 +65,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("sizes", [(39, 4), (16, 9), (5, 1)])
+@pytest.mark.parametrize("sizes", [(39, 4), *(pytest.param(one, marks=pytest.mark.slow) for one in ((16, 9), (5, 1)))])
 def test_weights_are_packed_as_torch_packs_them(form, sizes):
     policy, given = networks(*sizes, **form)
     weights = weights_of(given)
@@ -117,8 +117,8 @@ def recorded_again(env, params, state, rollout):
     ("form", "settings"),
     [
         ({}, {}),
-        ({"categorical": True, "trunk": True}, {"action_type": "discrete"}),
-        ({"hidden": 128}, {"preset": "paper"}),
+        pytest.param({"categorical": True, "trunk": True}, {"action_type": "discrete"}, marks=pytest.mark.slow),
+        pytest.param({"hidden": 128}, {"preset": "paper"}, marks=pytest.mark.slow),
         ({}, {"preset": "btcusd"}),
     ],
     ids=["default", "discrete", "paper", "flow"],
@@ -192,6 +192,7 @@ def test_on_a_cpu_it_plays_what_torch_plays(settings):
     assert ended >= MARKETS // 2 or "decide" in settings
 
 
+@pytest.mark.slow
 def test_numbers_are_of_32_bits_whatever_jax_has():
     env, params = ks.jax.make(MAKING, 4, device="cpu", horizon=HORIZON)
     _, given = networks(39, 4, critic=False)
@@ -234,6 +235,7 @@ def test_the_bits_of_torch(settings):
             assert np.array_equal(getattr(expected, name).cpu().numpy(), getattr(found, name)), name
 
 
+@pytest.mark.slow
 def test_functions_of_users_are_played_by_steps():
     env, params = ks.jax.make(
         MAKING, MARKETS, device="cpu", horizon=HORIZON, features=[lambda after: after.inventory / 8],

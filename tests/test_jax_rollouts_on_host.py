@@ -26,7 +26,7 @@ from kineticsim_env.envs.settings import MODES
 from kineticsim_env.jax import rollouts
 from kineticsim_env.runtime import layout
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 ROLLOUT = 100  # a mode of no launch
 NEWS = {"horizon": 5, "bank_size": 2, "warmup": 2, "stagger": True, "preset": "news"}
 
