@@ -1,6 +1,8 @@
 """examples/ppo_jax.py: its advantages by hand, that it learns, and that a seed is a result."""
 
 import dataclasses
+import logging.handlers
+import queue
 import sys
 from pathlib import Path
 
@@ -46,8 +48,8 @@ def test_a_truncated_episode_is_worth_what_was_seen_last():
     networks = ppo_jax.make_networks(args, jax.random.key(0), env.observation_space(params).shape[0], 4)
     seen, state = env.reset(None, params, seed=1)
     learner = ppo_jax.Learner(networks, None, state, jax.random.key(1))
-    _, decisions = jax.jit(lambda one: ppo_jax.play(args, env, params, one))(learner)
-    cut, step = 0, jax.jit(env.step)
+    _, decisions, mean = jax.jit(lambda one: ppo_jax.play(args, env, params, one))(learner)
+    cut, paid, step = 0, [], jax.jit(env.step)
     for t in range(12):
         assert np.array_equal(seen, decisions.observation[t])
         action = jnp.clip(decisions.action[t], -1, 1)
@@ -56,7 +58,9 @@ def test_a_truncated_episode_is_worth_what_was_seen_last():
         assert np.allclose(decisions.reward[t], reward + 0.9 * worth, atol=1e-5)
         assert np.array_equal(decisions.going_on[t], ~np.asarray(done))
         cut += int(np.asarray(info["truncated"]).sum())
+        paid.append(reward)
     assert cut >= 32
+    assert np.isclose(mean, np.mean(paid), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -80,6 +84,24 @@ def test_it_learns_to_be_paid():
         return jax.lax.scan(one, env.reset(None, params, seed=10**6), None, length=100)[1].mean()
 
     assert float(paid(networks)) > float(paid(first)) + 0.2
+
+
+@pytest.mark.slow
+def test_training_is_compiled_once():
+    """What a call returns has the types of what it took, so that no later call compiles anew and rates have none."""
+    args = ppo_jax.Args(**(SMALL | {"calls": 3}), total_steps=3 * 32 * 16).filled()
+    assert args.updates == (3, 1)
+    told = queue.SimpleQueue()
+    handler, log = logging.handlers.QueueHandler(told), logging.getLogger("jax")
+    log.addHandler(handler)
+    try:
+        with jax.log_compiles():
+            networks, _ = ppo_jax.train(args, progress=False)
+    finally:
+        log.removeHandler(handler)
+    said = [told.get().getMessage() for _ in range(told.qsize())]
+    assert sum(one.startswith("Finished XLA compilation of jit(program)") for one in said) == 1
+    assert all(np.isfinite(one).all() for one in jax.tree.leaves(networks))
 
 
 @pytest.mark.slow
