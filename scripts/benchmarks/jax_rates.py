@@ -171,7 +171,8 @@ def body(record: Mapping[str, Any]) -> str:
     for name, of in record["trainings"].items():
         score = plus_minus(confidence_interval(np.array(of["scores"])))
         example = {"JAX": "`examples/ppo_jax.py`", "torch": "`examples/ppo_fast.py`, its update fused"}[name]
-        learned.append([f"{name}, {example}", score, f"{max(of['rates']) / 1e6:,.1f} M"])
+        rate = f"{max(of['rates']) / 1e6:,.1f} M" if of["rates"] else "not measured"
+        learned.append([f"{name}, {example}", score, rate])
     scores = wrapped(
         f"PPO of the maker: {sizes['total_steps'] / 1e6:,.0f} M decisions in {sizes['num_envs']:,} markets, "
         f"{sizes['num_steps']} between updates, {len(record['trainings']['JAX']['scores'])} seeds; liquidated PnL on "
