@@ -160,9 +160,8 @@ def body(record: Mapping[str, Any]) -> str:
     where = f"one {machine_in(record)}, JAX {record['jax']}, {rules['date']}, commit {rules['commit']}"
     markets = list(next(iter(record["rates"].values())))
     rows = [[name, *(f"{of[number] / 1e6:,.1f} M" for number in markets)] for name, of in record["rates"].items()]
-    steps = table(
-        ["decisions per second", *(f"{int(number):,} markets" for number in markets)], rows, (False, True, True)
-    )
+    heads = ["decisions per second", *(f"{int(number):,} markets" for number in markets)]
+    steps = table(heads, rows, (False, *(True for _ in markets)))
     told = wrapped(
         f"Steps of the default market, {STEPS} at a time, the best of {TIMES}, in turn "
         f"([figures](benchmarks/{FILE.name})): {where}."
