@@ -1,9 +1,11 @@
 """Environments of JAX have the bits of environments of torch, over resets and saved states, on CPU and GPU."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from slot_programs import patient
+from thorough import slow
 
 pytest.importorskip("jax")
 
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 from jax_helpers import MARKETS, assert_same_state, both, play, same
 
 import kineticsim_env as ks
+from kineticsim_env.config import PRESET_NAMES
 from kineticsim_env.jax.calls import numbers_of, words_of
 from kineticsim_env.jax.making import IDS, MANY
 from kineticsim_env.traders import order_splitter
@@ -166,8 +169,6 @@ FUNCTIONS = {"reward": earned, "terminate": far}
 def test_functions_of_users_as_in_torch(device, mode):
     own = {"horizon": 9, "account_info": True, "autoreset_mode": mode, **FUNCTIONS}
     env, params = ks.jax.make(MAKING, MARKETS, device=device, features=[lambda after: after.inventory / 8], **own)
-    import gymnasium as gym
-
     torch_env = gym.make_vec(
         MAKING, num_envs=MARKETS, output="torch", engine=device,
         features=[lambda after: (after.inventory / 8).float().unsqueeze(-1)], **own,
@@ -189,6 +190,31 @@ def test_functions_of_users_as_in_torch(device, mode):
             assert same(infos["final_obs"], known["final_obs"])
         ended += int(terminated.sum())
     assert ended > 5
+
+
+def test_features_see_no_events_as_an_episode_begins():
+    own = {"horizon": 40, "config": CONTINUOUS, "decide": "fill", "keep": True}
+    own["features"] = [lambda after: after.decision_events / 64.0]
+    env, params = ks.jax.make(MAKING, MARKETS, device="cpu", **own)
+    torch_env = gym.make_vec(MAKING, num_envs=MARKETS, output="torch", engine="cpu", **own)
+    torch_env.reset(seed=3)
+    _, state = env.reset(None, params, seed=3)
+    step, generator, ended = jax.jit(env.step), np.random.default_rng(1), 0
+    for _ in range(12):
+        actions = generator.uniform(-1, 1, (MARKETS, *env.action_space().shape)).astype(np.float32)
+        observation, *_, infos = torch_env.step(torch.from_numpy(actions))
+        seen, state, _, done, known = step(None, state, actions, params)
+        assert same(observation, seen) and same(infos["final_obs"], known["final_obs"])
+        ended += int(np.asarray(done).sum())
+    assert ended and np.asarray(seen)[:, -1].any()
+
+
+@slow
+@pytest.mark.parametrize("preset", PRESET_NAMES)
+@pytest.mark.parametrize("id", [MAKING, EXECUTION, TRADING])
+def test_one_market_of_every_preset(id, preset):
+    env, params, torch_env = both(id, "cpu", 1, preset=preset, horizon=5)
+    play(env, params, torch_env, 8)
 
 
 def test_functions_by_role():

@@ -46,7 +46,10 @@ class Functions:
     def features(self, state: MarketState, slot: int) -> jax.Array:
         """Return the user's features of a learner, float32 `[M, n]`."""
         parts = self._of[self._roles[slot]].features if self else ()
-        after = After(self._after(state, slot, state["decision_events"] if "decision_events" in state.arrays else None))
+        events = state.arrays.get("decision_events")
+        if events is not None:
+            events = jnp.where(state["elapsed"] > 0, events, 0)  # as an episode begins there were none
+        after = After(self._after(state, slot, events))
         rows = [_checked("features", one(after), (len(after.bid),), jnp.float32) for one in parts]
         return jnp.concatenate(rows, axis=1) if rows else jnp.zeros((len(after.bid), 0), jnp.float32)
 
