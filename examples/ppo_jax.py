@@ -252,8 +252,7 @@ def main(args: Args) -> dict[str, float]:
     calls, updates = args.updates
     print(f"training in {args.num_envs} markets on {args.device}, {updates} updates in each of {calls} calls")
     networks, rate = train(args)
-    engine = {"cpu": "cpu", "cuda": "cuda"}[args.device]
-    held_out = evaluation_env(args.eval_envs, preset=args.preset, reward_scale=args.reward_scale, engine=engine)
+    held_out = evaluation_env(args.eval_envs, preset=args.preset, reward_scale=args.reward_scale, engine=args.device)
     makers = {
         LEARNED: policy_of(networks, held_out.device).act,
         "fixed spread": policies.FixedSpread(held_out.core.task),

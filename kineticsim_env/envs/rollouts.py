@@ -16,6 +16,7 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from kineticsim_env.agents.policies import ProgramPolicy
+from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.policies import packing
@@ -23,7 +24,6 @@ from kineticsim_env.policies.networks import LOG_ROOT_2PI, NetworkPolicy, Networ
 from kineticsim_env.policies.noise import gumbels, normals, words_of
 from kineticsim_env.policies.rollouts import PolicyRollout, ProgramShape, check_rollout
 from kineticsim_env.policies.saved import SavedPolicy
-from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag, check_instance, show
 
 _MARKETS_OF_A_NETWORK = 32  # a warp's, at least, where the kernel evaluates it
@@ -155,7 +155,8 @@ def _orders_shape(core: EnvCore) -> tuple[int, ...]:
     return (levels, 2, 3) if core.config.is_continuous else (4,) if levels == 1 else (levels, 4)
 
 
-def _every(core: EnvCore) -> int:
+def every_of(core: EnvCore) -> int:
+    """Return among how many decisions a market's episode is truncated at most once."""
     return 1 if "horizon" in core.live_task.values.names else core.task.horizon
 
 
@@ -169,7 +170,7 @@ def _empty(
 ) -> PolicyRollout:
     where, events = core.device if device is None else device, core.task.decides_at_events
     sizes = shape, steps, core.simulator.num_markets
-    return PolicyRollout.empty(*sizes, every=_every(core), device=where, dtype=kind, events=events)
+    return PolicyRollout.empty(*sizes, every=every_of(core), device=where, dtype=kind, events=events)
 
 
 def _why_steps(envs: Any, core: EnvCore, networks: Sequence[NetworkPolicy]) -> str | None:
@@ -245,7 +246,7 @@ def _play_by_steps(
         core.lets_stand = True
         for t in range(len(out.rows)):
             _write_rows(out.rows[t], observation)
-            stopped = (market["error"] & _STOPPED) != 0
+            stopped = (market["error"] & STOPPED) != 0
             torch.logical_not(core.tensors["done"] | stopped, out=takes_part[t])
             action = None
             if networks:
@@ -268,9 +269,6 @@ def _play_by_steps(
     finally:
         core.lets_stand = stands
     _write_rows(out.last_rows, observation)
-
-
-_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 
 
 def _as_tensor(given: Any, core: EnvCore) -> torch.Tensor:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from kineticsim_env.engines.live import STOPPED
+from kineticsim_env.envs.rollouts import every_of
 from kineticsim_env.jax import states
 from kineticsim_env.jax.calls import words_of
 from kineticsim_env.jax.functions import Functions
@@ -59,7 +59,7 @@ class BaseJaxEnv:
         self._action_spaces = [space_of(core.task.action_space(role)) for role in self._roles]
         self._observation_spaces = [self._space(core, slot) for slot in range(self._learners)]
         self._remake, self._devices = how["remake"], devices
-        self._every = 1 if "horizon" in core.live_task.values.names else core.task.horizon
+        self._every = every_of(core)
         self._inside: dict[tuple[NetworkShape, int, bool], Inside] = {}
 
     def _space(self, core: Any, slot: int) -> Box | Discrete:
@@ -270,14 +270,10 @@ class MarketEnv(BaseJaxEnv):
         inputs = self._observation_spaces[0].shape[0]
         shape = weights.checked(inputs, self.num_actions, categorical)
         if not self._devices or self._functions:
-            how = {"steps": steps, "noise": noise, "every": self._every, "stopped": _has_stopped}
+            how = {"steps": steps, "every": self._every, "noise": noise}
             played = lambda state, actions: self.step(None, state, actions, params)  # noqa: E731
-            return by_steps(played, state, self.observe(state), weights, words, how)
+            return by_steps(played, state, self.observe(state), weights, words, **how)
         kind = (shape, steps, noise)
         if kind not in self._inside:
             self._inside[kind] = Inside(self._remake().core, *kind, self._devices)
         return self._inside[kind].play(self._markets, state, params, weights, words)
-
-
-def _has_stopped(state: MarketState) -> jax.Array:
-    return (state.arrays["error"] & STOPPED) != 0

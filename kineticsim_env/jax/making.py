@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 from typing import Any
 
 import jax
 import torch
 
+import kineticsim_env.envs.vector as vector  # by its full name: it may not be asked for as a late one here
 from kineticsim_env.envs.base import check_role
+from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.own_functions import own_functions, roles_in
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.jax.env import BaseJaxEnv, MarketEnv
@@ -55,11 +56,11 @@ def make(id: str, num_envs: int = 1, *, device: str | None = None, **arguments: 
     given = {name: arguments.get(name) for name in ("features", "terminate")}
     market = EnvSettings(**{name: rest[name] for name in ("config", "preset") if name in rest}).config
     if id == MANY:
-        kind: Any = importlib.import_module("kineticsim_env.envs.batched").BatchedParallelEnv
+        kind: Any = BatchedParallelEnv
         roles = roles_in(rest.get("learners") or DEFAULT_LEARNERS, market)
     else:
         name = id.removeprefix("KineticSim/").removesuffix("-v0")
-        kind = getattr(importlib.import_module("kineticsim_env.envs.vector"), f"{name}VectorEnv")
+        kind = getattr(vector, f"{name}VectorEnv")
         rest["output"], roles = "torch", (check_role(kind.task_type, rest.get("replace"), market),)
     own, rest = own_functions(rest, given["features"], given["terminate"], None, roles, many=id == MANY)
     how: dict[str, Any] = {"own": own, "restarts": False, "account_info": bool(arguments.get("account_info"))}

@@ -6,7 +6,7 @@ On a CPU, and where functions of a user's own come between, they are a scan of s
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,9 @@ import numpy as np
 import torch
 
 from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.rollouts import every_of
 from kineticsim_env.jax.calls import Arrays, Call, words_of
 from kineticsim_env.jax.markets import MarketParams, Markets, MarketState
 from kineticsim_env.jax.noise import gumbels, noise_words, normals
@@ -160,9 +162,7 @@ class Inside:
         """Describe and compile one, of an environment of torch, which is not needed any more then."""
         engine = core.simulator.engine
         assert isinstance(engine, CudaEngine)
-        markets, every = core.simulator.num_markets, core.task.horizon
-        if "horizon" in core.live_task.values.names:
-            every = 1
+        markets, every = core.simulator.num_markets, every_of(core)
         empty = functools.partial(torch.empty, device="meta")
         events = core.task.decides_at_events
         sizes = shape, steps, markets
@@ -213,10 +213,12 @@ def by_steps(
     observation: jax.Array,
     weights: Weights,
     seed: jax.Array,
-    how: Mapping[str, Any],
+    *,
+    steps: int,
+    every: int,
+    noise: bool,
 ) -> tuple[MarketState, Rollout]:
     """Play the same step by step, with noise of the same words; `seed` as in `Inside.play`."""
-    steps, every, noise = how["steps"], how["every"], how["noise"]
 
     def decide(carry: tuple[MarketState, jax.Array], _: None) -> tuple[tuple[MarketState, jax.Array], Any]:
         state, observation = carry
@@ -233,7 +235,7 @@ def by_steps(
             action = outputs + jnp.exp(weights.log_std) * drawn
             log_prob = jnp.sum(-0.5 * drawn**2 - weights.log_std - LOG_ROOT_2PI, axis=-1)
             played = jnp.clip(action, -1.0, 1.0)
-        plays = ~(state.arrays["done"] | how["stopped"](state))
+        plays = ~(state.arrays["done"] | (state.arrays["error"] & STOPPED != 0))
         following, state, reward, _, info = step(state, played)
         ends = (info["terminated"], info["truncated"])
         final = jnp.where((ends[1] & plays)[:, None], info.get("final_obs", following), 0.0)
