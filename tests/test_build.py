@@ -76,6 +76,24 @@ def test_what_a_killed_build_left_is_removed(sources):
     assert not left.exists()
 
 
+def test_what_a_compiler_writes_as_its_folder_is_removed(tmp_path, monkeypatch):
+    """It outlives the process that built. What it wrote between the listing of its folder and the removal stayed."""
+    left = tmp_path / "entry.build-of-one-that-was-killed"
+    left.mkdir()
+    remove, late = os.rmdir, iter(["agents.o", "agents.so"])
+
+    def rmdir(path, **how):
+        for name in late:
+            (left / name).touch()
+            break
+        remove(path, **how)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    cache._make_entry(tmp_path / "entry", lambda folder: b"made")
+    assert next(late, None) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry", "entry.sha256"]
+
+
 @needs_compiler
 def test_a_killed_holder_gives_the_lock_back(sources):
     """The waiting process says that it waits, and goes on when the holder dies."""

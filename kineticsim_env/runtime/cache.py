@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from kineticsim_env.errors import EngineUnavailable
 
 LOCK_SECONDS = 600  # a build takes seconds; a process that holds a lock for longer hangs
+_REMOVALS = 10  # of a folder; a compiler writes a few files in it
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk without room
 Loaded = TypeVar("Loaded")
 
@@ -196,8 +197,8 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
     try:
         for old in (digest_path(path), path):
             old.unlink(missing_ok=True)
-        for left in path.parent.glob(f"{path.name}.build-*"):  # by processes that died
-            shutil.rmtree(left, ignore_errors=True)
+        for left in path.parent.glob(f"{path.name}.build-*"):
+            _remove_left(left)
         with tempfile.TemporaryDirectory(prefix=f"{path.name}.build-", dir=path.parent) as folder:
             making = True
             content = make(Path(folder))
@@ -215,6 +216,14 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
         if making:  # an error of `make`, whatever folder it works in
             raise
         raise Blocked(f"{path} cannot be written ({error.strerror})") from error
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove what a process that died was building in. Its compiler may live on, and write a file as others go."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
 
 
 @contextlib.contextmanager
