@@ -130,6 +130,13 @@ def test_every_task_is_played(task, word, measure, capsys):
     assert f"4 episodes of {task} in trading" in out and measure in out
 
 
+def test_in_a_fitted_market_the_value_of_a_tick_is_said(mine, capsys):
+    assert ks.OrderFlow.preset("btcusd").tick_value == 0.01
+    for preset, said in (("btcusd", True), ("news", False)):
+        assert main(["evaluate", f"{mine}:Middle", "--preset", preset, *FEW]) == 0
+        assert ("One lot gains 0.01 by one tick" in capsys.readouterr().out) == said
+
+
 def test_who_plays_alone_is_compared_with_nobody(capsys):
     assert main(["evaluate", "no trade", *FEW, "--against", "no trade"]) == 0
     assert "less this one" not in capsys.readouterr().out

@@ -77,6 +77,8 @@ def command(options: argparse.Namespace) -> int:
             bar.update()
     where = f"{options.task} in {options.preset}"
     print(f"{options.episodes:,} episodes of {where}, seed {options.seed}, engine {engine}; ± 95%\n")
+    if settings.config.is_flow:
+        print(f"One lot gains {settings.config.flow.tick_value:g} by one tick, in the currency of the flow's data.\n")
     notes = {name: entrant.note for name, entrant in entrants.items()}
     print(format_table(results, notes, task, played.name if len(results) > 1 else None))
     if options.json:

@@ -70,7 +70,7 @@ def command(options: argparse.Namespace) -> int:
     cut = last + 1 - int((last + 1 - first) * options.held_out)
     fitted = between(events, first, cut)
     flow = OrderFlow.fit(fitted, lot=options.lot, symmetric=not options.sides_apart)
-    print(f"fitted to {flow.about}, in lots of {flow.lot:g}")
+    print(f"fitted to {flow.about}, in lots of {flow.lot:g}: one gains {flow.tick_value:g} by one tick")
     if options.held_out:
         held_out = between(events, cut, last + 1)
         found = flow.validate(held_out, fitted=fitted, markets=options.markets, seed=options.seed)

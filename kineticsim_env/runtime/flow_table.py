@@ -116,6 +116,11 @@ class FlowTable:
     lot: float = 1.0
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def tick_value(self) -> float:
+        """What one lot gains by one tick, in currency: PnL, which is in ticks times lots, times this is money."""
+        return self.tick * self.lot
+
     def __repr__(self) -> str:
         """Say where it is from; the numbers are hundreds."""
         return f"{type(self).__name__}({self.about!r}, tick={self.tick:g}, lot={self.lot:g})"
