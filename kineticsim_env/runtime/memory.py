@@ -54,7 +54,7 @@ def check_run(
         host_cell: The same, on the host.
     """
     here = {name: size * markets * auctions for name, size in cell.items()}
-    here["books"] = 2 * 4 * config.num_levels * markets
+    here["books"] = book_bytes(config) * markets
     if engine == "numpy":
         agents = float(np.mean(config.num_agents)) + config.added_agents
         here["orders"] = _NUMPY_ORDER_BYTES * markets * agents
@@ -68,6 +68,14 @@ def check_run(
     else:
         here["books"] *= 2  # a long run keeps those that it began with
     require(options, got, {**here, **host}, torch.device("cpu"))
+
+
+def book_bytes(config: MarketConfig) -> int:
+    """Return the bytes of a market's book: units of both sides at its ticks.
+
+    Of a flow there are orders of two lives and units of one besides, and what a kernel has of them as it plays.
+    """
+    return 4 * config.num_levels * (7 if config.is_flow else 2)
 
 
 def require(options: str, got: str, parts: Mapping[str, float], device: torch.device) -> None:
