@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from messages import mentions
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -85,6 +86,7 @@ def mine(tmp_path):
     return tmp_path / "mine.py"
 
 
+@slow
 def test_in_a_process_of_its_own(mine, tmp_path):
     command = [sys.executable, "-m", "kineticsim_env", "evaluate", f"{mine}:Middle", *FEW, "--json", "found.json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.flow import FlowMarket
 from strategies import ENGINES
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS, plain_fields
@@ -97,6 +97,7 @@ def check_simulators(table, grid, slots, engines, seed, steps=6, markets=5, **fi
         assert_same_state(sims, f"after the reset of step {step}")
 
 
+@covering
 @pytest.mark.parametrize("engine", OTHERS)
 @pytest.mark.parametrize("slots", [0, 1, 3])
 @pytest.mark.parametrize("grid", GRIDS)

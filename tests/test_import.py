@@ -12,6 +12,7 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from thorough import slow
 
 import kineticsim_env
 from kineticsim_env.tasks import TASKS
@@ -171,6 +172,7 @@ print(*sorted({*globals()} - before))
     assert {*LATE, *MODULES, *kineticsim_env.__all__} <= set(dir(kineticsim_env))
 
 
+@slow
 def test_threads_may_use_late_names_first(ask):
     """All at once, and the environments of Gymnasium; without a lock some wait for each other, which Python refuses."""
     specs = [gymnasium.spec(f"KineticSim/{task}-v0") for task in TASKS]

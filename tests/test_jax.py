@@ -217,6 +217,7 @@ def test_one_market_of_every_preset(id, preset):
     play(env, params, torch_env, 8)
 
 
+@slow
 def test_functions_by_role():
     paid = {"maker": lambda before, after: after.filled * 2.0}
     env, params = ks.jax.make(MANY, 4, device="cpu", learners={"maker": 1, "trader": 1}, reward=paid, horizon=5)

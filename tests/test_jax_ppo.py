@@ -113,6 +113,7 @@ def test_a_seed_is_a_result():
     assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
+@pytest.mark.slow
 def test_the_policy_is_the_same_in_torch():
     import torch
 

@@ -133,6 +133,7 @@ def test_vmap_says_what_to_do_instead(call):
             jax.vmap(lambda one: env.begin(one, jnp.ones(MARKETS, bool), params))(twice)
 
 
+@pytest.mark.slow
 def test_spaces_of_gymnax():
     env, params = made()
     space, seen = env.action_space(params), env.observation_space(params)

@@ -6,6 +6,7 @@ import torch
 from env_helpers import launch, make_cores, steps_alike
 from pencil_markets import GRID, NEVER
 from strategies import PAIRS, every_engine
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.infos import info_of_one
@@ -182,6 +183,7 @@ def test_forced_orders_keep_nothing(engine):
 # Engines --------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.skipif(cpu_unavailable() is not None, reason="no C++ compiler")
 @pytest.mark.parametrize("engines", PAIRS)
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])

@@ -6,6 +6,7 @@ import torch
 from env_helpers import launch, make_cores, squash, steps_alike
 from strategies import PAIRS, every_engine
 from test_keep_actions import ONLY_SLOTS, SMALL, both_forms
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.infos import info_of_one
@@ -194,6 +195,7 @@ def test_observations_show_each_level(engine):
 # Engines --------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.skipif(cpu_unavailable() is not None, reason="no C++ compiler")
 @pytest.mark.parametrize("engines", PAIRS)
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
@@ -59,6 +60,7 @@ def test_the_informed_play_where_the_fundamental_price_is_shown(capsys, tmp_path
     assert found["informed"]["mean"]["value"] > found["momentum"]["mean"]["value"]
 
 
+@slow
 def test_it_measures_on_a_drawn_seed(tmp_path, monkeypatch):
     """The seed is no training's and no tuning's; leads are over the best scripted one; the best comes first."""
     monkeypatch.setattr(leaderboard, "TASK_WORDS", {"trading": "Trading"})

@@ -71,6 +71,7 @@ def test_the_command_writes_the_page_goes_on_and_writes_it_again(tmp_path, short
     assert (again / "README.md").read_text() == text
 
 
+@slow
 def test_a_page_can_be_made_of_a_part_of_the_trainings(tmp_path, short):
     runs, page = tmp_path / "trainings.jsonl", tmp_path / "page"
     trainings = command.Trainings(runs, BUDGET)

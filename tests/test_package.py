@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import cli
@@ -221,6 +222,7 @@ def installed(wheel, tmp_path_factory):
 ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
 
 
+@slow
 def test_the_wheel_and_its_commands_work_in_an_environment_without_the_checkout(installed, tmp_path):
     """In one process; `play` in a pseudo-terminal, where `q` ends it; `bench` says in one line where it is now."""
     python, environment = installed

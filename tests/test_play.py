@@ -364,10 +364,11 @@ def test_every_task_has_a_screen_and_a_window(task):
     assert all(key in "\n".join(lines) for key in game.controls.keys)
 
 
-OTHER_TERMINALS = [pytest.param("vt100", b"\x1bOA", marks=slow), pytest.param("linux", b"\x1b[A", marks=slow)]
+TERMINALS = [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")]
 
 
-@pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), *OTHER_TERMINALS])
+@slow
+@pytest.mark.parametrize(("term", "up"), TERMINALS)
 def test_the_terminal_takes_keys(term, up):
     keys = [up, up, b"-", b"nnnnnnnn", b"\r", b"q"]
     code, output, errors = in_terminal(keys, ["--seed", "4", "--horizon", "50"], term=term)

@@ -76,6 +76,7 @@ def small(tune, monkeypatch):
         monkeypatch.setattr(tune, found, grids)
 
 
+@slow
 def test_the_command_writes_the_best_of_its_grids(tune, tmp_path, monkeypatch, capsys):
     small(tune, monkeypatch)
     path = tmp_path / "found.json"
