@@ -83,9 +83,8 @@ def test_what_a_compiler_writes_as_its_folder_is_removed(tmp_path, monkeypatch):
     remove, late = os.rmdir, iter(["agents.o", "agents.so"])
 
     def rmdir(path, **how):
-        for name in late:
+        if name := next(late, None):
             (left / name).touch()
-            break
         remove(path, **how)
 
     monkeypatch.setattr(os, "rmdir", rmdir)

@@ -364,11 +364,8 @@ def test_every_task_has_a_screen_and_a_window(task):
     assert all(key in "\n".join(lines) for key in game.controls.keys)
 
 
-TERMINALS = [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")]
-
-
 @slow
-@pytest.mark.parametrize(("term", "up"), TERMINALS)
+@pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")])
 def test_the_terminal_takes_keys(term, up):
     keys = [up, up, b"-", b"nnnnnnnn", b"\r", b"q"]
     code, output, errors = in_terminal(keys, ["--seed", "4", "--horizon", "50"], term=term)

@@ -59,8 +59,7 @@ def check_run(
         agents = float(np.mean(config.num_agents)) + config.added_agents
         here["orders"] = _NUMPY_ORDER_BYTES * markets * agents
     if config.agents:
-        words = sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
-        here["added agents"] = 4 * markets * words
+        here["added agents"] = agent_bytes(config) * markets
     host = {name: size * markets * auctions for name, size in host_cell.items()}
     if device.type == "cuda":
         require(options, got, here, device)
@@ -76,6 +75,11 @@ def book_bytes(config: MarketConfig) -> int:
     Of a flow there are orders of two lives and units of one besides, and what a kernel has of them as it plays.
     """
     return 4 * config.num_levels * (7 if config.is_flow else 2)
+
+
+def agent_bytes(config: MarketConfig) -> int:
+    """Return the bytes that the agents that users have added keep of a market: memory and parameters of each."""
+    return 4 * sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
 
 
 def require(options: str, got: str, parts: Mapping[str, float], device: torch.device) -> None:
