@@ -1,6 +1,6 @@
 // lives.cuh: the orders of a fitted flow at the ticks of a market, beside its book: how many of each life, and the units of
 // fleeting ones; and of each side what choices ask for, kept up to date while the other side's best price stays. The rules are
-// model/flow.h's, who calls is flow.cuh. Where no market has a flow this is empty.
+// model/flow.h's, who calls are flow_book.cuh and flow.cuh. Where no market has a flow this is empty.
 #pragma once
 
 #include "events/book.cuh"
