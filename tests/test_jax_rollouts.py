@@ -20,6 +20,7 @@ from kineticsim_env.policies import packing
 MAKING = IDS[0]
 MARKETS, STEPS, HORIZON = 32, 12, 5
 ENDS = ("terminated", "truncated", "played")
+LATE = ks.MarketConfig.preset("btcusd", quote_latency=60)
 RECORDED = ("observation", "action", "log_prob", "value", "reward", *ENDS, "final_observation")
 
 
@@ -120,8 +121,9 @@ def recorded_again(env, params, state, rollout):
         pytest.param({"categorical": True, "trunk": True}, {"action_type": "discrete"}, marks=pytest.mark.slow),
         pytest.param({"hidden": 128}, {"preset": "paper"}, marks=pytest.mark.slow),
         ({}, {"preset": "btcusd"}),
+        pytest.param({}, {"config": LATE, "randomise": {"fee": (0, 2)}, "account_info": True}, marks=pytest.mark.slow),
     ],
-    ids=["default", "discrete", "paper", "flow"],
+    ids=["default", "discrete", "paper", "flow", "flow of scenarios"],
 )
 def test_a_rollout_is_the_steps_of_its_actions(device, form, settings):
     env, params = ks.jax.make(MAKING, MARKETS, device=device, horizon=HORIZON, **settings)

@@ -6,7 +6,7 @@
 
 namespace ks {
 
-constexpr int kMostTensors = 64;     // of a launch
+constexpr int kMostTensors = 96;     // of a launch
 constexpr int kMostOutputs = 7;      // tensors of a step that are copied for the caller
 
 struct Launcher {
@@ -25,8 +25,8 @@ struct Launcher {
   int32_t num_state;                 // tensors that a launch may write,
   int32_t num_tables;                // and, after them, those that it only reads
   int32_t least_width;               // of a row of actions; 0: a step's input are choices
-  int64_t offsets[64];               // of each tensor's pointer in struct Launch
-  int64_t bytes[64];                 // of each tensor
+  int64_t offsets[96];               // of each tensor's pointer in struct Launch
+  int64_t bytes[96];                 // of each tensor
 };
 
 // Memory to copy: rows that may lie apart where they come from, and follow each other where they go.

@@ -30,6 +30,21 @@ def _kind(mode: int) -> int:
     return int(mode not in (RUN, OPEN))
 
 
+def _say_rollout(
+    launch: Any,
+    decisions: int,
+    fields: Mapping[str, int | torch.Tensor | None],
+    given: Mapping[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """Say in the `struct Launch` of a step how it becomes a rollout, but for the tensors of `fields`; return these."""
+    launch.decisions = decisions
+    launch.action_stride = given["actions"].shape[-1] if "actions" in given else 0  # of none nothing is read
+    tensors = {name: value for name, value in fields.items() if isinstance(value, torch.Tensor)}
+    for name in fields.keys() - tensors.keys():
+        setattr(launch.rollout, name, fields[name])
+    return tensors
+
+
 class CudaEngine(NativeEngine):
     """The persistent kernel on one GPU, launched on torch's current stream, without synchronisation."""
 
@@ -290,13 +305,11 @@ class CudaEngine(NativeEngine):
         mode = self._mode_of(policy, fields)
         kernel, grid, block, shared = self._plans.get(mode) or self.prepare(mode)
         struct = self._struct
-        struct.env_mode, struct.decisions, struct.auctions, struct.records = ENV_STEP, decisions, auctions, 0
-        struct.growth = min(
-            self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1
-        )  # of one: books are read anew
-        for name, value in fields.items():
-            setattr(struct.rollout, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
-        struct.action_stride = given["actions"].shape[-1] if "actions" in given else 0  # of none nothing is read
+        struct.env_mode, struct.auctions, struct.records = ENV_STEP, auctions, 0
+        growth = self._growth * self._total(ENV_STEP, 1, auctions)  # of one decision: books are read anew in each
+        struct.growth = min(growth, INT32_LIMIT - 1)
+        for name, tensor in _say_rollout(struct, decisions, fields, given).items():
+            setattr(struct.rollout, name, tensor.data_ptr())
         for name, tensor in given.items():
             setattr(struct, name, self._checked(name, tensor, 1, auctions).data_ptr())
         try:
@@ -331,12 +344,7 @@ class CudaEngine(NativeEngine):
         """
         shapes = self.shapes(self._mode_of(policy, fields), devices)
         said = self.describe(ENV_STEP, auctions)
-        said.launch.decisions = decisions
-        said.launch.growth = min(self._growth * self._total(ENV_STEP, 1, auctions), INT32_LIMIT - 1)
-        said.launch.action_stride = given["actions"].shape[-1] if "actions" in given else 0
-        tensors = {name: value for name, value in fields.items() if isinstance(value, torch.Tensor)}
-        for name in fields.keys() - tensors.keys():
-            setattr(said.launch.rollout, name, fields[name])
+        tensors = _say_rollout(said.launch, decisions, fields, given)
         read = {f"rollout.{name}": tensors.pop(name) for name in ("networks", "seed")}
         written = {**given, **{f"rollout.{name}": tensor for name, tensor in tensors.items()}}
         return said._replace(state={**said.state, **written}, tables={**said.tables, **read}), shapes
