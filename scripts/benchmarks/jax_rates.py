@@ -3,7 +3,8 @@
     python -m scripts.benchmarks.jax_rates --measure    # plays and trains, writes the file and the page
     python -m scripts.benchmarks.jax_rates              # the page, from the file
 
-Steps of the default market, the best of some repetitions, in turn in one run. Trainings are those of `ppo_jax.py` and
+Steps of the default market, the best of some repetitions, in turn in one run, and the book of JAX-LOB where it is
+installed (scripts/benchmarks/jax_lob.py). Trainings are those of `ppo_jax.py` and
 of `ppo_fast.py`, of the same sizes, for the same steps, with the same seeds, on the same held-out episodes.
 """
 
@@ -30,6 +31,7 @@ from tqdm import tqdm
 
 import kineticsim_env as ks
 from kineticsim_env.evaluation import confidence_interval, evaluate, evaluation_env
+from scripts.benchmarks import jax_lob
 from scripts.benchmarks.custom_steps import captured
 from scripts.machine import describe
 from scripts.pages.command import figures_in, file_parser
@@ -43,6 +45,7 @@ import ppo_jax  # noqa: E402
 from ppo_trainer import Trainer  # noqa: E402
 
 PAGE, FILE = ROOT / "docs" / "jax.md", ROOT / "docs" / "benchmarks" / "jax_rates.json"
+LOB = "JAX-LOB"  # messages per second
 MARKETS, STEPS, TIMES, SEEDS, EPISODES = (1024, 65536), 80, 5, 5, 8192
 SIZES = {"num_envs": 16384, "num_steps": 64, "total_steps": 100_000_000}  # of a training
 IN_A_PROGRAM, FROM_PYTHON = "JAX, in one program (`lax.scan`)", "JAX, a call of a jitted step each"
@@ -97,10 +100,11 @@ def in_torch(markets: int, device: str) -> dict[str, Callable[[], None]]:
 
 
 def rates(device: str) -> dict[str, dict[str, float]]:
-    """Return decisions per second by form and number of markets."""
+    """Return decisions per second by form and number of markets; of JAX-LOB messages."""
     found: dict[str, dict[str, float]] = {}
     for markets in MARKETS if device == "cuda" else (256,):
         forms = in_jax(markets, device) | in_torch(markets, device)
+        forms |= {LOB: jax_lob.played(markets)} if jax_lob.book() else {}
         for play in forms.values():
             play()
         best = dict.fromkeys(forms, float("inf"))
@@ -110,8 +114,16 @@ def rates(device: str) -> dict[str, dict[str, float]]:
                 play()
                 best[name] = min(best[name], time.perf_counter() - began)
         for name, seconds in best.items():
-            found.setdefault(name, {})[str(markets)] = markets * STEPS / seconds
+            count = jax_lob.MESSAGES if name == LOB else STEPS
+            found.setdefault(name, {})[str(markets)] = markets * count / seconds
     return found
+
+
+def orders_of_a_decision() -> int:
+    """Return how many orders come between two decisions of the default market."""
+    envs: Any = gym.make_vec(ppo_jax.ID, num_envs=1, output="torch", engine="cpu")
+    core = envs.unwrapped.core
+    return core.auctions_per_step * core.simulator.config.events_per_interval
 
 
 def trainings(device: Any, sizes: Mapping[str, Any], seeds: int) -> dict[str, dict[str, Any]]:
@@ -149,8 +161,8 @@ def trainings(device: Any, sizes: Mapping[str, Any], seeds: int) -> dict[str, di
 def measure(sizes: Mapping[str, int], seeds: int) -> dict[str, Any]:
     """Return all figures of this machine."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    found = {"machine": describe(), "jax": jax.__version__, "device": device, "sizes": dict(sizes)}
-    found |= {"rates": rates(device), "trainings": trainings(device, sizes, seeds)}
+    found: dict[str, Any] = {"machine": describe(), "jax": jax.__version__, "device": device, "sizes": dict(sizes)}
+    found |= {"orders": orders_of_a_decision(), "rates": rates(device), "trainings": trainings(device, sizes, seeds)}
     return stamped("jax_rates", found)
 
 
@@ -159,13 +171,16 @@ def body(record: Mapping[str, Any]) -> str:
     rules, sizes = record["rules"], record["sizes"]
     where = f"one {machine_in(record)}, JAX {record['jax']}, {rules['date']}, commit {rules['commit']}"
     markets = list(next(iter(record["rates"].values())))
-    rows = [[name, *(f"{of[number] / 1e6:,.1f} M" for number in markets)] for name, of in record["rates"].items()]
+    played = {name: of for name, of in record["rates"].items() if name != LOB}
+    rows = [[name, *(f"{of[number] / 1e6:,.1f} M" for number in markets)] for name, of in played.items()]
     heads = ["decisions per second", *(f"{int(number):,} markets" for number in markets)]
     steps = table(heads, rows, (False, *(True for _ in markets)))
     told = wrapped(
         f"Steps of the default market, {STEPS} at a time, the best of {TIMES}, in turn "
         f"([figures](benchmarks/{FILE.name})): {where}."
     )
+    if LOB in record["rates"]:
+        steps += "\n\n" + beside_lob(record["rates"][LOB], played[IN_A_PROGRAM], record["orders"])
     learned = []
     for name, of in record["trainings"].items():
         score = plus_minus(confidence_interval(np.array(of["scores"])))
@@ -180,6 +195,19 @@ def body(record: Mapping[str, Any]) -> str:
     )
     heads = ["training", "liquidated PnL", "decisions per second"]
     return f"{told}\n\n{steps}\n\n{scores}\n\n{table(heads, learned, (False, True, True))}"
+
+
+def beside_lob(messages: Mapping[str, float], steps: Mapping[str, float], orders: int) -> str:
+    """Return what its book took, beside what the steps have of orders."""
+    took = " and ".join(f"{rate / 1e6:,.2f} M with {int(number):,} books" for number, rate in messages.items())
+    had = " and ".join(f"{orders * steps[number] / 1e9:,.2f} G" for number in messages)
+    return wrapped(
+        f"In the same run the book of JAX-LOB, of `jaxlob` 0.19 as scripts/benchmarks/jax_lob.py plays it, with "
+        f"{jax_lob.ORDERS} orders per side, took {took}, messages per second. It is given them, keeps every order with "
+        "its id, and trades an order with at most one that rests, which is less work than its authors meant. No "
+        f"environment is around it. A decision of the table has {orders} orders, so that one program had {had} "
+        "orders/s, drawn and matched with what rests at prices, rewards and observations besides."
+    )
 
 
 def main(words: Sequence[str] | None = None) -> None:
