@@ -10,6 +10,7 @@ best of scripted policies in its place.
 """
 
 import dataclasses
+import gc
 import itertools
 import math
 import time
@@ -226,6 +227,7 @@ class Trainer:
         with torch.cuda.stream(stream):
             for _ in range(3):
                 self.update(0.0)
+        gc.collect()  # an older graph among the garbage would end a capture by being destroyed within it
         for name in ("rollout", "estimate", "learn"):
             graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):

@@ -3,6 +3,7 @@
 On a GPU each of the three phases of an update is captured once as a CUDA graph, and replayed.
 """
 
+import gc
 import time
 from typing import Any
 
@@ -79,6 +80,7 @@ class Trainer:
                     self.estimate()
                     self.learn()
         self.wait()
+        gc.collect()  # an older graph among the garbage would end a capture by being destroyed within it
         for name in ("rollout", "estimate", "learn") if self.cuda else ():
             graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):

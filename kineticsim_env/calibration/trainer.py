@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,6 +71,7 @@ class Trainer(NPE):
         if theta.device.type != "cuda" or not network.training:
             return super()._get_losses(batch, loss_args)
         if self.replay is None:
+            gc.collect()  # an older graph among the garbage would end the capture by being destroyed within it
             graphed: Any = torch.cuda.make_graphed_callables(Losses(network), (theta, x))
             self.replay = graphed
         return self.replay(theta, x)
