@@ -214,6 +214,8 @@ def train(args: Args, progress: bool = True) -> tuple[Networks, float]:
     networks = make_networks(args, first, env.observation_space(params).shape[0], env.num_actions)
     _, state = env.reset(None, params, seed=ks.run_seed(args.seed))
     learner = Learner(networks, optimizer_of(args).init(networks), state, key)
+    # All where the markets are. What begins elsewhere comes back there, and the second call would compile anew.
+    learner = jax.device_put(learner, env.observe(state).sharding)
     calls, updates = args.updates
 
     @functools.partial(jax.jit, donate_argnums=0)

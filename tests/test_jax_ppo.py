@@ -87,9 +87,14 @@ def test_it_learns_to_be_paid():
 
 
 @pytest.mark.slow
-def test_training_is_compiled_once():
-    """What a call returns has the types of what it took, so that no later call compiles anew and rates have none."""
-    args = ppo_jax.Args(**(SMALL | {"calls": 3}), total_steps=3 * 32 * 16).filled()
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", *(pytest.param(one, marks=pytest.mark.gpu, id=f"{one} of a GPU's machine") for one in ("cpu", "cuda"))],
+)
+def test_training_is_compiled_once(device):
+    """What a call returns has the types and places of what it took, so that no later call compiles anew."""
+    sizes = SMALL | {"calls": 3, "device": device}
+    args = ppo_jax.Args(**sizes, total_steps=3 * 32 * 16).filled()
     assert args.updates == (3, 1)
     told = queue.SimpleQueue()
     handler, log = logging.handlers.QueueHandler(told), logging.getLogger("jax")
