@@ -5,12 +5,15 @@ It is empty until the group `clock` has been measured.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_rows import Figures, events, met, micro, number_table, rate, source
 
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents
 MARKETS = 1024, 65536, 1 << 18
-JAX_LOB = 10.7e6  # messages/s with 65,536 books of 100 orders per side
+JAX_LOB = Path(__file__).parents[2] / "docs" / "benchmarks" / "jax_rates.json"  # messages/s of its book
 # Goals: orders/s by shape, share of "each", microseconds per interval, steps/s, orders/s of a core.
 ORDERS = {("trading", 64): 40e9, ("paper", 256): 100e9}
 CORE_SHAPE = "trading, 20 agents, one core"
@@ -32,9 +35,10 @@ BOUND = (
     "1,024 markets there are 32 warps for 132 multiprocessors, and what counts is how long one order takes."
 )
 LOB = (
-    "JAX-LOB was measured on an H200 too, not by this command: 2.8 M messages/s with 1,024 books, 7.4 M with 8,192 and "
-    "10.7 M with 65,536, of 100 orders per side; 20 M with 8,192 books of 32. It is given its messages and keeps every "
-    "order; here the kernel draws the orders, and what built-in agents have at a tick is one number."
+    "The book of JAX-LOB, of 100 orders per side, was timed on an H200 too, [beside environments of JAX](jax.md#rates):"
+    " {few:.2f} M messages/s with 1,024 books and {many:.2f} M with 65,536. It is given its messages and keeps every "
+    "order; here the kernel draws the orders, and what built-in agents have at a tick is one number. In 65,536 markets "
+    "64 agents submit {times:,.0f} times as many orders/s as it takes messages."
 )
 LOG = "performance_log.md#markets-on-the-clock"
 
@@ -47,8 +51,9 @@ def clock(figures: Figures) -> str:
         f"{INTRO} Measured by `python -m scripts.benchmarks.performance --groups clock` ({source(figures, 'clock')}); "
         "goals that are reached are in bold."
     )
-    times = of(figures, "continuous, trading, 64 agents") / JAX_LOB
-    compared = f"{LOB} In 65,536 markets 64 agents submit {times:,.0f} times as many orders/s as it takes messages."
+    lob = json.loads(JAX_LOB.read_text())["rates"]["JAX-LOB"]
+    times = of(figures, "continuous, trading, 64 agents") / lob["65536"]
+    compared = LOB.format(few=lob["1024"] / 1e6, many=lob["65536"] / 1e6, times=times)
     parts = [goals(figures), wrapped(BOUND), wrapped(compared), orders(figures), mechanisms(figures), steps(figures)]
     return "\n\n".join(["## Markets on the clock", wrapped(intro), *parts])
 
