@@ -97,7 +97,7 @@ def test_every_word_is_checked(capsys):
     [
         (["simulate", "--auctions", "2147483648"], ("2147483648 auctions of 1024 markets", "series 17.6 TB")),
         (["simulate", "--markets", "100000000"], ("500 auctions of 100000000 markets", "books 205 GB")),
-        (["simulate", "--preset", "btcusd", "--markets", "10000000"], ("books 143 GB",)),
+        (["simulate", "--preset", "btcusd", "--markets", "10000000"], ("books 102 GB",)),
         (["simulate", "--markets", "100000000", "--save", "run.npz"], ("series 800 GB", "books 205 GB")),
         (["simulate", "--engine", "numpy", "--set", "num_agents=200000000"], ("orders 7.37 TB",)),
         (

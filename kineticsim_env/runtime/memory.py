@@ -54,7 +54,7 @@ def check_run(
         host_cell: The same, on the host.
     """
     here = {name: size * markets * auctions for name, size in cell.items()}
-    here["books"] = book_bytes(config) * markets
+    here["books"] = book_bytes(config, device) * markets
     if engine == "numpy":
         agents = float(np.mean(config.num_agents)) + config.added_agents
         here["orders"] = _NUMPY_ORDER_BYTES * markets * agents
@@ -69,12 +69,13 @@ def check_run(
     require(options, got, {**here, **host}, torch.device("cpu"))
 
 
-def book_bytes(config: MarketConfig) -> int:
-    """Return the bytes of a market's book: units of both sides at its ticks.
+def book_bytes(config: MarketConfig, device: torch.device) -> int:
+    """Return the bytes of a market's book on a device: units of both sides at its ticks.
 
-    Of a flow there are orders of two lives and units of one besides, and what a kernel has of them as it plays.
+    Of a flow there are orders of two lives and units of one besides, and on a GPU what its kernel has of them.
     """
-    return 4 * config.num_levels * (7 if config.is_flow else 2)
+    words = 2 + (3 + 2 * (device.type == "cuda") if config.is_flow else 0)
+    return 4 * config.num_levels * words
 
 
 def agent_bytes(config: MarketConfig) -> int:

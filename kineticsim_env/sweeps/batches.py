@@ -131,7 +131,7 @@ def _points_at_once(plan: Plan, gathered: Gathered, config: MarketConfig, engine
         return _MOST
     if place.type == "cuda":  # what torch keeps of earlier launches is free, too
         free += torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
-    books = 3 * memory.book_bytes(config)  # those now, those before the call, and room to work
+    books = 3 * memory.book_bytes(config, place)  # those now, those before the call, and room to work
     market = books + memory.agent_bytes(config) + _SERIES_BYTES + 2 * _bytes_of_sums(plan, gathered)
     return max(1, int(_SHARE * free / market / plan.replicates))
 
