@@ -268,7 +268,7 @@ def test_calls_that_are_refused():
     _, state = env.reset(None, params, seed=0)
     right = np.zeros((2, 4), np.float32)
     for action in (right[:1], right[:, :3], right.astype(int), right[0]):
-        with pytest.raises(ValueError, match=r"action: expected float32 \[2, 4\], got"):
+        with pytest.raises(ValueError, match=r"action: expected floating numbers \[2, 4\], got"):
             jax.jit(env.step)(None, state, action, params)
     with pytest.raises(ValueError, match=r"state: expected \w+ .*, got .* of another num_envs"):
         other.step(None, state, np.zeros((3, 4), np.float32), params)

@@ -117,7 +117,7 @@ class BaseJaxEnv:
         shape = (self.num_envs, *space.shape)
         discrete = isinstance(space, Discrete)
         if action.shape != shape or not jnp.issubdtype(action.dtype, jnp.integer if discrete else jnp.floating):
-            wanted = "whole numbers" if discrete else "float32"
+            wanted = "whole numbers" if discrete else "floating numbers"
             raise ValueError(f"{name}: expected {wanted} {list(shape)}, got {action.dtype} {list(action.shape)}")
         if discrete:
             return action.astype(jnp.int32)
