@@ -284,7 +284,8 @@ exec(compile("".join(lines), "<cell>", "exec"), globals())
 """
 
 
-@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_a_class_of_a_notebook_reaches_worker_processes(context):
     """These import no notebook. It was an error in the worker, which died, and a broken pipe in the notebook."""
     command = [sys.executable, "-c", CELL.format(text=NOTEBOOK), context]

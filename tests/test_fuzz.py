@@ -76,6 +76,7 @@ def test_races_and_a_planted_one():
     assert "WARNING: ThreadSanitizer: data race" in races.make_again(launches, "-DKS_PLANTED")
 
 
+@slow
 def test_a_wrong_result_is_seen(monkeypatch):
     """An engine that is off by one unit, a refusal that changes something, and a message without the argument."""
     from kineticsim_env import Simulator
@@ -131,6 +132,7 @@ def test_configurations_have_every_field():
         }
 
 
+@slow
 def test_cases_of_settings_most_of_which_are_played(monkeypatch):
     taken: list[bool] = []
     honest = fresh.open_both

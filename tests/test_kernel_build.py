@@ -34,18 +34,17 @@ by_nvrtc, by_nvcc = builders()
 each_builder = pytest.mark.parametrize("builder", [by_nvrtc, by_nvcc])
 
 
-def by_nvcc_too(*values, nvcc_is_slow=False) -> list:
+def by_nvcc_too(*values) -> list:
     """Return parameters (builder, value): each for NVRTC, and the first for nvcc, which takes five times as long.
 
-    All but the first are slow, and if so said that of nvcc.
+    All values but the first are slow.
     """
     pairs = [
         (builder, value) for builder in (by_nvrtc, by_nvcc) for value in values[: 1 if builder is by_nvcc else None]
     ]
     return [
-        pytest.param(builder.values[0], value, marks=[*builder.marks, *([slow] if left_out else [])])
+        pytest.param(builder.values[0], value, marks=[*builder.marks, *([slow] if value != values[0] else [])])
         for builder, value in pairs
-        for left_out in [value != values[0] or (nvcc_is_slow and builder is by_nvcc)]
     ]
 
 
@@ -86,7 +85,8 @@ def test_the_real_kernel_compiles_for_an_environment_per_lane(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, LANES))
 
 
-@pytest.mark.parametrize(("builder", "slots"), by_nvcc_too(1, 0, 2, nvcc_is_slow=True))
+@slow
+@pytest.mark.parametrize(("builder", "slots"), by_nvcc_too(1, 0, 2))
 def test_the_real_kernel_compiles_for_calls_on_the_clock(builder, slots):
     for levers in (0, 1, 2) if THOROUGH else (2,):
         shape = {**CALLS, "KS_SLOTS": slots, "KS_LEVERS": levers}

@@ -108,7 +108,7 @@ def check_environment(twice, kernel, environment):
     check_cores_agree(twice(kernel, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
 
 
-@pytest.mark.parametrize("variant", ["warp", "warp with bins"])
+@pytest.mark.parametrize("variant", ["warp", pytest.param("warp with bins", marks=pytest.mark.slow)])
 @settings(max_examples=examples(25), suppress_health_check=[quiet])
 @given(environment=environments(), levers=SEEDS)
 def test_environments_of_warps_agree(twice, variant, environment, levers):

@@ -53,7 +53,9 @@ def self_play(example_folder):
 # What they leave ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("action_type", "central"), [("continuous", True), ("discrete", False)])
+@pytest.mark.parametrize(
+    ("action_type", "central"), [("continuous", True), pytest.param("discrete", False, marks=slow)]
+)
 def test_ippo_leaves_what_it_promises(ippo, tmp_path, capsys, action_type, central):
     args = ippo.Args(learners=ALL, action_type=action_type, central_critic=central, output=tmp_path / "run", **TINY)
     results = ippo.main(args)

@@ -55,7 +55,10 @@ def test_records_of_what_actions_ask_for_are_the_same_step_where_each_comes_once
     check_replay(environment, engine)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "engine",
+    [pytest.param("numpy", marks=pytest.mark.slow), "cpu", pytest.param("cuda", marks=pytest.mark.gpu)],
+)
 @settings(max_examples=examples(120))  # on a GPU each compiles a kernel
 @given(environment=clock_environments())
 def test_records_of_what_actions_ask_for_are_the_same_step_on_the_clock(engine, environment):

@@ -77,7 +77,8 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
     assert played == pytest.approx(pnl["PPO (learned)"], rel=1e-3), "the networks that were kept, not the last"
 
 
-@pytest.mark.parametrize("script", ["ppo_fast", pytest.param("ppo_trader", marks=slow)])
+@slow
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_trader"])
 def test_choices_are_learned(ppo, comparison, tmp_path, script):
     """A categorical policy, beside scripted ones of numbers; its run can go on, but not as a Gaussian one."""
     args = importlib.import_module(script).Args
