@@ -13,9 +13,8 @@ from thorough import THOROUGH, leave_out_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares a GPU with torch and other workers
-if hasattr(torch.compiler.config, "force_cudagraph_gc"):
-    # Each capture begins without garbage: a graph of an earlier test, destroyed within it, would end it.
-    torch.compiler.config.force_cudagraph_gc = True
+# Each capture begins without garbage: a graph of an earlier test, destroyed within it, would end it.
+torch.compiler.config.force_cudagraph_gc = True
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # its kernels run on a CPU then; Triton reads it when it is loaded
 

@@ -1,6 +1,5 @@
 """`ppo_fast.py` with the fused update: which one it takes and why; both learn the same, from either's checkpoints."""
 
-import contextlib
 import copy
 import gc
 import importlib
@@ -129,11 +128,9 @@ def test_graphs_among_the_garbage_are_gone_before_a_capture(ppo):  # noqa: F811
         made.rollout, made.itself = rollout, made  # a cycle: only a collection ends it
         return made
 
-    # What tests/conftest.py sets; `monkeypatch` would delete it at the end.
-    has = hasattr(torch.compiler.config, "force_cudagraph_gc")
     gc.disable()
     try:
-        with torch.compiler.config.patch(force_cudagraph_gc=False) if has else contextlib.nullcontext():
+        with torch.compiler.config.patch(force_cudagraph_gc=False):  # tests/conftest.py; `monkeypatch` would delete it
             trainer().prepare()
             trainer().prepare()
     finally:

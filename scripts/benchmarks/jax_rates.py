@@ -4,8 +4,8 @@
     python -m scripts.benchmarks.jax_rates              # the page, from the file
 
 Steps of the default market, the best of some repetitions, in turn in one run, and the book of JAX-LOB where it is
-installed (scripts/benchmarks/jax_lob.py). Trainings are those of `ppo_jax.py` and
-of `ppo_fast.py`, of the same sizes, for the same steps, with the same seeds, on the same held-out episodes.
+installed (scripts/benchmarks/jax_lob.py). Trainings are those of `ppo_jax.py` and of `ppo_fast.py`, of the same sizes,
+for the same steps, with the same seeds, on the same held-out episodes.
 """
 
 from __future__ import annotations

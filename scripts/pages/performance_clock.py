@@ -6,14 +6,14 @@ It is empty until the group `clock` has been measured.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_rows import Figures, events, met, micro, number_table, rate, source
+from scripts.pages.provenance import ROOT
 
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents
 MARKETS = 1024, 65536, 1 << 18
-JAX_LOB = Path(__file__).parents[2] / "docs" / "benchmarks" / "jax_rates.json"  # messages/s of its book
+JAX_LOB = ROOT / "docs" / "benchmarks" / "jax_rates.json"  # messages/s of its book
 # Goals: orders/s by shape, share of "each", microseconds per interval, steps/s, orders/s of a core.
 ORDERS = {("trading", 64): 40e9, ("paper", 256): 100e9}
 CORE_SHAPE = "trading, 20 agents, one core"
